@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from mangonel import bson
 from mangonel.bson import Binary
 from mangonel.odm import Document, Embedded, Encrypted, UnsupportedOption, field
-from mangonel.odm.encryption.commands import Analysis
-from mangonel.odm.encryption.elements import Group, Pending, put_together
 from mangonel.odm.encryption.encrypting_port import tree_of_collection
 from mangonel.odm.errors import ValidationError
+from odm.analysed import look
 
 SECRET = "SECRETVALUE"
 NAME = "analysed_people"
@@ -84,20 +83,7 @@ class Analysed(Document):
 
 def sent(command: dict[str, Any]) -> bytes:
     """Return the bytes of a command as it would be sent, each encrypted value as an empty one."""
-    data = bson.encode(command)
-    found = Analysis("Analysed", NAME, tree_of_collection(NAME, Analysed), tree_of_collection).look(data)
-    if found is None:
-        return data
-    _seal(found[0])
-    return put_together(found[0])[1]
-
-
-def _seal(value: Any) -> None:
-    if isinstance(value, Pending):
-        value.done = (5, b"\x00\x00\x00\x00\x06")
-    elif isinstance(value, Group):
-        for _, inner in value.items:
-            _seal(inner)
+    return look(Analysed, command)[0]
 
 
 def find(condition: Any, **more: Any) -> dict[str, Any]:
@@ -331,7 +317,7 @@ TOPS = ("home", "phones", "codes", "marks", "either", "branch", "deep", "inner",
 
 
 def misplaced(value: Any, top: str, name: str = "", is_open: bool = False) -> Any:
-    """Return a value with the secret as each text that the model does not have in the clear."""
+    """Return a value with the secret in place of each text, except those that the model stores in the clear."""
     if isinstance(value, dict):
         known = {"branch": ("number", "next", "0"), "inner": ("code", "0")}.get(top, ("number", "0"))
         return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from mangonel.odm.encryption.elements import ARRAY, DOCUMENT, Group, opened, take_apart, text_of
+from mangonel.odm.encryption.elements import ARRAY, DOCUMENT, Group, items_of, opened, take_apart, text_of
 from mangonel.odm.encryption.filters import encrypt_filter
 from mangonel.odm.encryption.pipelines import check_sort, encrypt_pipeline, projected
 from mangonel.odm.encryption.places import Places
@@ -91,7 +91,7 @@ class Analysis:
             UnsupportedOption: it needs information that an encrypted field does not reveal. Nothing was sent.
         """
         group = take_apart(command)
-        if not group.items or group.items[0][0] in _EMPTY:
+        if not group.items:
             return None
         places = self._look(group)
         return (group, places) if places is not None and places.pending else None
@@ -127,17 +127,22 @@ class Analysis:
             )
         if name != "aggregate" and root is not None:
             look(places, group, root)
-        if places.pending and group.get("collation") is not None:
-            # Bytes are compared as bytes, so a case-insensitive search for `a` would not find `A`.
-            raise UnsupportedOption(
-                f"collation cannot work on encrypted fields of {self.name}: only equal values are found"
-            )
+        if places.pending:
+            _check_collation(self.name, group)
         return places
 
     def _refuse(self, name: str) -> NoReturn:
         raise UnsupportedOption(
             f"{name} cannot be sent through the collection of {self.name}, which has encrypted fields: the "
             "mapper cannot tell which of its values to encrypt; use connection().database()"
+        )
+
+
+def _check_collation(model: str, group: Group) -> None:
+    """Refuse a collation: encrypted bytes are compared as they are, so a search for `a` would not find `A`."""
+    if group.get("collation") is not None:
+        raise UnsupportedOption(
+            f"collation cannot work on encrypted fields of {model}: only equal values are found"
         )
 
 
@@ -155,8 +160,7 @@ def _has_documents(group: Group) -> bool:
 
 
 def _insert(places: Places, group: Group, root: Node) -> None:
-    documents = group.group("documents")
-    for item in documents.items if documents is not None else ():
+    for item in items_of(group.group("documents")):
         document = opened(item)
         if document is not None:
             places.names = {}
@@ -165,8 +169,7 @@ def _insert(places: Places, group: Group, root: Node) -> None:
 
 
 def _update(places: Places, group: Group, root: Node) -> None:
-    updates = group.group("updates")
-    found = [opened(item) for item in updates.items] if updates is not None else []
+    found = [opened(item) for item in items_of(group.group("updates"))]
     is_many = len(found) > 1 or any(update is not None and _is_true(update.get("multi")) for update in found)
     if is_many and root.is_queryable:
         raise UnsupportedOption(
@@ -183,11 +186,8 @@ def _one_update(places: Places, update: Group, root: Node, query: str, change: s
     condition = update.group(query)
     places.note_names(condition)
     before = len(places.pending)
-    has_operands = encrypt_filter(places, condition, root)
-    if has_operands and update.get("collation") is not None:
-        raise UnsupportedOption(
-            f"collation cannot work on encrypted fields of {places.name}: only equal values are found"
-        )
+    if encrypt_filter(places, condition, root):
+        _check_collation(places.name, update)
     if _is_true(update.get("upsert")) and any(
         found.rule.algorithm in QUERYABLE for found in places.pending[before:]
     ):
@@ -205,22 +205,16 @@ def _is_true(value: object) -> bool:
 
 
 def _delete(places: Places, group: Group, root: Node) -> None:
-    deletes = group.group("deletes")
-    for item in deletes.items if deletes is not None else ():
+    for item in items_of(group.group("deletes")):
         delete = opened(item)
-        if delete is None:
-            continue
-        if encrypt_filter(places, delete.group("q"), root) and delete.get("collation") is not None:
-            raise UnsupportedOption(
-                f"collation cannot work on encrypted fields of {places.name}: only equal values are found"
-            )
+        if delete is not None and encrypt_filter(places, delete.group("q"), root):
+            _check_collation(places.name, delete)
 
 
 def _find(places: Places, group: Group, root: Node) -> None:
     check_sort(places, group.group("sort"), root)
     for bound in ("min", "max"):
-        keys = group.group(bound)
-        for name, _ in keys.items if keys is not None else ():
+        for name, _ in items_of(group.group(bound)):
             found = places.find(root, name, bound)
             if found is not None:
                 places.refuse(bound, name, found)
@@ -256,20 +250,19 @@ def _find_and_modify(places: Places, group: Group, root: Node) -> None:
 
 
 def _create_indexes(places: Places, group: Group, root: Node) -> None:
-    indexes = group.group("indexes")
-    for item in indexes.items if indexes is not None else ():
+    for item in items_of(group.group("indexes")):
         index = opened(item)
-        keys = index.group("key") if index is not None else None
-        for name, kind in keys.items if keys is not None else ():
+        if index is None:
+            continue
+        for name, kind in items_of(index.group("key")):
             found = places.find(root, name, "an index")
             is_plain = isinstance(kind, tuple) and text_of(kind) is None
             if found is None:
                 continue
-            expires = index is not None and index.get("expireAfterSeconds") is not None
+            expires = index.get("expireAfterSeconds") is not None
             if not is_plain or expires or not found.is_equal_findable:
                 places.refuse("an index", name, found)
-        if index is not None:
-            encrypt_filter(places, index.group("partialFilterExpression"), root)
+        encrypt_filter(places, index.group("partialFilterExpression"), root)
 
 
 def _rules(places: Places, group: Group, root: Node) -> None:

@@ -109,6 +109,11 @@ def opened(item: list[Any]) -> Group | None:
     return None
 
 
+def items_of(group: Group | None) -> list[list[Any]]:
+    """Return the elements of a document or array; none where there is no such value."""
+    return group.items if group is not None else []
+
+
 def put_together(value: Any) -> Plain:
     """Return the type and bytes of a value, including nested ones."""
     if isinstance(value, tuple):

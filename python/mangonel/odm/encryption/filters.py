@@ -11,6 +11,7 @@ from mangonel.odm.encryption.elements import (
     REGEX,
     Group,
     Pending,
+    items_of,
     opened,
     put_together,
     text_of,
@@ -68,8 +69,7 @@ def _operator(places: Places, item: list[Any], node: Node, before: str) -> bool:
     name = item[0]
     if name in _LISTS:
         has_operands = False
-        parts = opened(item)
-        for part in parts.items if parts is not None else ():
+        for part in items_of(opened(item)):
             has_operands |= encrypt_filter(places, opened(part), node, before)
         return has_operands
     if name == "$where":
@@ -86,8 +86,7 @@ def _operator(places: Places, item: list[Any], node: Node, before: str) -> bool:
 
 def _check_schema(places: Places, item: list[Any], node: Node) -> None:
     """Refuse a schema that has a rule for an encrypted field, or for any field."""
-    group = opened(item)
-    for inner in group.items if group is not None else ():
+    for inner in items_of(opened(item)):
         name, parts = inner[0], opened(inner)
         if parts is None or name == "required":
             continue
@@ -125,8 +124,7 @@ def _condition(places: Places, item: list[Any], node: Node, path: str) -> bool:
         if name in ("$eq", "$ne"):
             has_operands |= _operand(places, inner, node, path, name)
         elif name in ("$in", "$nin", "$all"):
-            values = opened(inner)
-            for value in values.items if values is not None else ():
+            for value in items_of(opened(inner)):
                 part = opened(value)
                 if name == "$all" and _is_operators(part):
                     has_operands |= _condition(places, value, node, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from mangonel.odm.encryption.elements import DOCUMENT, NUMBERS, Group, opened, text_of
+from mangonel.odm.encryption.elements import DOCUMENT, NUMBERS, Group, items_of, opened, text_of
 from mangonel.odm.encryption.filters import encrypt_element, encrypt_filter
 from mangonel.odm.encryption.places import Places
 from mangonel.odm.encryption.updates import check_update_pipeline
@@ -34,10 +34,9 @@ def encrypt_pipeline(
     Raises:
         UnsupportedOption: a stage computes with an encrypted field.
     """
-    for item in stages.items if stages is not None else ():
-        stage = opened(item)
+    for item in items_of(stages):
         # The server accepts one name, and sees the others.
-        for part in stage.items if stage is not None else ():
+        for part in items_of(opened(item)):
             node = _stage(places, part, node, foreign)
     return node
 
@@ -63,7 +62,7 @@ def _stage(places: Places, item: list[Any], node: Node | None, foreign: Foreign)
         return _both(node, other)
     if name == "$facet":
         made = Node()
-        for part in body.items if body is not None else ():
+        for part in items_of(body):
             found = encrypt_pipeline(places, opened(part), node, foreign)
             if found is not None:
                 made.fields[part[0]] = Node()
@@ -76,13 +75,11 @@ def _stage(places: Places, item: list[Any], node: Node | None, foreign: Foreign)
     if name == "$sort":
         check_sort(places, body, node)
         return node
-    if name == "$unwind":
-        return node
     if name == "$project":
         return projected(places, body, node, name)
     if name in ("$addFields", "$set"):
         return _added(places, body, node, name)
-    if name == "$unset":
+    if name in ("$unset", "$unwind"):
         return node
     if name in ("$group", "$sortByCount"):
         return _grouped(places, name, item, body, node)
@@ -101,7 +98,7 @@ def _stage(places: Places, item: list[Any], node: Node | None, foreign: Foreign)
 
 def check_sort(places: Places, group: Group | None, node: Node | None) -> None:
     """Refuse to sort by an encrypted field."""
-    for name, _ in group.items if group is not None else ():
+    for name, _ in items_of(group):
         found = places.find(node, name, "sort")
         if found is not None:
             places.refuse("sort", name, found)
@@ -120,7 +117,7 @@ def projected(
     root = node if root is None else root
     made = Node()
     made.merge(node.copy(), places.name)
-    for item in group.items if group is not None else ():
+    for item in items_of(group):
         name, value = item
         target = places.find(node, name, what, before)
         inner = opened(item)
@@ -147,7 +144,7 @@ def projected(
 
 def _added(places: Places, group: Group | None, node: Node, what: str) -> Node | None:
     made = node.copy()
-    for item in group.items if group is not None else ():
+    for item in items_of(group):
         is_bare, found = places.bare(item[1], node)
         if not is_bare:
             places.check_expression(item[1], node, what)
@@ -173,7 +170,7 @@ def _grouped(places: Places, name: str, item: list[Any], body: Group | None, nod
     if name == "$sortByCount":
         made.fields["_id"] = _key(places, item[1], node, name) or Node()
         return made if made.is_sealed else None
-    for part in body.items if body is not None else ():
+    for part in items_of(body):
         inner = opened(part)
         if part[0] == "_id":
             found = Node()
@@ -323,8 +320,7 @@ def _refuse_named(places: Places, item: list[Any], node: Node, what: str) -> Non
     places.check_expression(item[1], node, what)
     queue = [item]
     for current in queue:
-        inner = opened(current)
-        for part in inner.items if inner is not None else ():
+        for part in items_of(opened(current)):
             for path in (part[0], text_of(part[1]) or ""):
                 if path and path[:1] != "$":
                     found = places.find(node, path, what)

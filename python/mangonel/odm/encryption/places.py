@@ -15,6 +15,7 @@ from mangonel.odm.encryption.elements import (
     Group,
     Pending,
     is_encrypted,
+    items_of,
     opened,
     text_of,
 )
@@ -188,7 +189,7 @@ class Places:
 
     def note_names(self, group: Group | None) -> None:
         """Record the texts that a document, or an equality query, has in its fields."""
-        for item in group.items if group is not None else ():
+        for item in items_of(group):
             text = text_of(item[1])
             if text is None and (inner := opened(item)) is not None and item[0][:1] != "$":
                 text = text_of(inner.get("$eq")) if inner.kind == DOCUMENT else None

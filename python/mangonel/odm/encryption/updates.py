@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.odm.encryption.elements import ARRAY, DOCUMENT, Group, opened
+from mangonel.odm.encryption.elements import ARRAY, DOCUMENT, Group, items_of, opened, text_of
 from mangonel.odm.encryption.filters import encrypt_filter
 from mangonel.odm.encryption.places import Places
 from mangonel.odm.model.encrypted import Node
@@ -35,8 +35,7 @@ def encrypt_update(places: Places, item: list[Any], node: Node, array_filters: G
         places.note_names(group.group(name))
     named: dict[str, Node] = {}
     for part in group.items:
-        fields = opened(part)
-        for field in fields.items if fields is not None else ():
+        for field in items_of(opened(part)):
             _name_elements(places, field[0], node, named)
             target = places.find(node, field[0], part[0])
             if part[0] == "$rename":
@@ -105,8 +104,6 @@ def _append(places: Places, operator: str, item: list[Any], node: Node) -> None:
 
 
 def _check_rename(places: Places, item: list[Any], target: Node | None, node: Node) -> None:
-    from mangonel.odm.encryption.elements import text_of
-
     other = places.find(node, text_of(item[1]) or "", "$rename")
     if target is not None or other is not None:
         places.refuse("$rename", item[0], target or other)
@@ -116,12 +113,11 @@ def _check_used(places: Places, array_filters: Group, update: Group, node: Node)
     """Refuse an array filter that no path uses: it is unknown which of its values to encrypt."""
     used = set()
     for part in update.items if update.kind != ARRAY else ():
-        fields = opened(part)
-        for name, _ in fields.items if fields is not None else ():
+        for name, _ in items_of(opened(part)):
             used |= {step[2:-1] for step in name.split(".") if step[:2] == "$["}
     queue = [opened(item) for item in array_filters.items]
     for condition in queue:
-        for item in condition.items if condition is not None else ():
+        for item in items_of(condition):
             if item[0][:1] != "$":
                 name = item[0].partition(".")[0]
                 if name not in used:
@@ -143,14 +139,12 @@ def _name_elements(places: Places, path: str, node: Node, named: dict[str, Node]
 def check_update_pipeline(places: Places, stages: Group, node: Node) -> None:
     """Refuse a pipeline that sets an encrypted field, or computes with one."""
     for stage in stages.items:
-        group = opened(stage)
-        for item in group.items if group is not None else ():
+        for item in items_of(opened(stage)):
             if item[0] == "$unset":
                 continue
-            body = opened(item)
             if item[0] in ("$replaceRoot", "$replaceWith"):
                 places.refuse(f"{item[0]} in an update", "(whole documents)", node)
-            for field in body.items if body is not None else ():
+            for field in items_of(opened(item)):
                 found = places.find(node, field[0], f"{item[0]} in a pipeline")
                 if found is not None:
                     places.refuse(f"{item[0]} in a pipeline", field[0], found)
