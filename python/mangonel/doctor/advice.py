@@ -35,13 +35,12 @@ def report_concerns(sights: list[Sight], target: Target, report: Report) -> None
     level = options.read_concern.level or defaults.get("defaultReadConcern", {}).get("level") or "local"
     preference = options.read_preference.mongos_mode
     text = f"writes wait for {write}; reads have level {level} and go to {preference}"
-    report.add("concerns", OK, "concerns", text, write=given or default, read=level, preference=preference)
+    report.add(OK, "concerns", text, write=given or default, read=level, preference=preference)
     bearing = [sight for sight in sights if sight.kind in ("RSPrimary", "RSSecondary")]
     is_set = bool(bearing)
     w = given.get("w", default.get("w"))
     if w == 0:
         report.add(
-            "concerns",
             WARNING,
             "concerns-unacknowledged",
             "w=0: a write that fails is not noticed, and nothing is retried",
@@ -49,7 +48,6 @@ def report_concerns(sights: list[Sight], target: Target, report: Report) -> None
         )
     elif isinstance(w, int) and is_set and w > len(bearing) + len(members_of(sights)):
         report.add(
-            "concerns",
             WARNING,
             "concerns-too-many",
             f"w={w}, but {len(bearing)} members hold data: every write waits for ever or until wtimeoutMS",
@@ -57,7 +55,6 @@ def report_concerns(sights: list[Sight], target: Target, report: Report) -> None
         )
     elif w == 1 and len(bearing) > 1:
         report.add(
-            "concerns",
             NOTE,
             "concerns-one",
             "w=1: a failover may roll back writes that were acknowledged",
@@ -65,7 +62,6 @@ def report_concerns(sights: list[Sight], target: Target, report: Report) -> None
         )
     if w == "majority" and "wtimeout" not in given and options.timeout is None and is_set:
         report.add(
-            "concerns",
             NOTE,
             "concerns-no-limit",
             "a majority write waits for as long as no majority is up",
@@ -73,7 +69,6 @@ def report_concerns(sights: list[Sight], target: Target, report: Report) -> None
         )
     if not options.retry_writes and is_set:
         report.add(
-            "concerns",
             NOTE,
             "concerns-no-retry",
             "retryWrites=false: the application sees an error at each failover",
@@ -91,7 +86,6 @@ def report_pool(sights: list[Sight], target: Target, report: Report) -> None:
     most = pool.max_pool_size
     if not most:
         report.add(
-            "pool",
             WARNING,
             "pool-unlimited",
             "maxPoolSize=0: a burst of work opens as many connections as it has threads or tasks",
@@ -114,7 +108,6 @@ def report_pool(sights: list[Sight], target: Target, report: Report) -> None:
             )
             if most + MONITORS > available:
                 report.add(
-                    "pool",
                     WARNING,
                     "pool-too-large",
                     f"{text}, and only {available} are free now",
@@ -123,10 +116,9 @@ def report_pool(sights: list[Sight], target: Target, report: Report) -> None:
                     **facts,
                 )
             else:
-                report.add("pool", OK, "pool", text, sight.name, **facts)
+                report.add(OK, "pool", text, sight.name, **facts)
         if current > BUSY * limit:
             report.add(
-                "pool",
                 WARNING,
                 "pool-busy",
                 f"{current} of {limit} connections are taken",
@@ -135,12 +127,9 @@ def report_pool(sights: list[Sight], target: Target, report: Report) -> None:
                 **facts,
             )
     if most and not is_known:
-        report.add(
-            "pool", NOTE, "pool", f"maxPoolSize={most} for each process and server; their limit is not known"
-        )
+        report.add(NOTE, "pool", f"maxPoolSize={most} for each process and server; their limit is not known")
     if pool.min_pool_size and most and pool.min_pool_size > most // 2:
         report.add(
-            "pool",
             NOTE,
             "pool-kept-open",
             f"minPoolSize={pool.min_pool_size} keeps as many connections open to each server in every process",
@@ -156,7 +145,6 @@ def report_clocks(sights: list[Sight], report: Report) -> None:
             continue
         direction = "ahead of" if skew > 0 else "behind"
         report.add(
-            "clock",
             WARNING if abs(skew) >= CLOCK_WARNING else NOTE,
             "clock-skew",
             f"its clock is {abs(skew):.1f} s {direction} this machine's",
@@ -167,7 +155,7 @@ def report_clocks(sights: list[Sight], report: Report) -> None:
         )
     if known and all(abs(sight.clock_skew or 0.0) < CLOCK_NOTE for sight in known):
         most = max(abs(sight.clock_skew or 0.0) for sight in known)
-        report.add("clock", OK, "clock", f"the clocks agree within {most * 1000:.0f} ms", seconds=most)
+        report.add(OK, "clock", f"the clocks agree within {most * 1000:.0f} ms", seconds=most)
 
 
 def report_limits(sights: list[Sight], target: Target, report: Report, open_files: int | None) -> None:
@@ -177,22 +165,17 @@ def report_limits(sights: list[Sight], target: Target, report: Report, open_file
         open_files: the soft limit; None if there is none or it is unknown.
     """
     if open_files is None:
-        report.add(
-            "limits", SKIPPED, "limits", "this system has no limit of open files that can be asked for"
-        )
+        report.add(SKIPPED, "limits", "this system has no limit of open files that can be asked for")
         return
     servers = max(sum(sight.is_reached for sight in sights), 1)
     most = target.options.pool_options.max_pool_size
     if not most:
-        report.add(
-            "limits", NOTE, "limits", f"{open_files} open files are allowed, and the pool has no limit"
-        )
+        report.add(NOTE, "limits", f"{open_files} open files are allowed, and the pool has no limit")
         return
     needed = servers * (most + MONITORS) + SPARE_FILES
     text = f"{open_files} open files are allowed; one client may need {needed} (servers: {servers})"
     if needed > open_files:
         report.add(
-            "limits",
             WARNING,
             "limits-open-files",
             text,
@@ -201,7 +184,7 @@ def report_limits(sights: list[Sight], target: Target, report: Report, open_file
             needed=needed,
         )
     else:
-        report.add("limits", OK, "limits", text, limit=open_files, needed=needed)
+        report.add(OK, "limits", text, limit=open_files, needed=needed)
 
 
 def open_files_limit() -> int | None:
@@ -220,10 +203,8 @@ def report_driver(report: Report) -> None:
     paths = _core._fast_paths()
     slow = [f"{name} {word}" for name, word in paths.items() if word != "on"]
     if not slow:
-        report.add(
-            "driver", OK, "driver", "documents are decoded the fast way on this interpreter", paths=paths
-        )
+        report.add(OK, "driver", "documents are decoded the fast way on this interpreter", paths=paths)
         return
     text = f"documents are decoded by CPython's public API, which is slower: {'; '.join(slow)}"
     remedy = "use a wheel for this very version of CPython, 3.11 to 3.14 with the GIL"
-    report.add("driver", NOTE, "driver-slow-paths", text, remedy=remedy, paths=paths)
+    report.add(NOTE, "driver-slow-paths", text, remedy=remedy, paths=paths)

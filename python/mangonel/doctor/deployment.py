@@ -59,7 +59,6 @@ def report_topology(sights: list[Sight], target: Target, report: Report) -> None
         _report_direct(reached[0], report)
     elif "RSGhost" in kinds and len(kinds) == 1:
         report.add(
-            "topology",
             FAILURE,
             "topology-not-initiated",
             "mongod was started as a member of a replica set that has no configuration yet",
@@ -68,12 +67,9 @@ def report_topology(sights: list[Sight], target: Target, report: Report) -> None
         )
     elif kinds == {"Mongos"}:
         names = ", ".join(sight.name for sight in reached)
-        report.add(
-            "topology", OK, "topology-sharded", f"sharded cluster with {len(reached)} routers: {names}"
-        )
+        report.add(OK, "topology-sharded", f"sharded cluster with {len(reached)} routers: {names}")
     elif kinds == {"Standalone"} and len(reached) == 1:
         report.add(
-            "topology",
             OK,
             "topology-standalone",
             "standalone: no replica, no transactions, no change streams",
@@ -81,7 +77,6 @@ def report_topology(sights: list[Sight], target: Target, report: Report) -> None
     elif len({"Standalone", "Mongos"} & kinds) and len(reached) > 1:
         shown = ", ".join(f"{sight.name} is {sight.kind}" for sight in reached)
         report.add(
-            "topology",
             FAILURE,
             "topology-mixed",
             f"the hosts do not belong together: {shown}",
@@ -93,10 +88,9 @@ def report_topology(sights: list[Sight], target: Target, report: Report) -> None
 
 def _report_balancer(reached: list[Sight], report: Report) -> None:
     if all("serviceId" in sight.hello for sight in reached):
-        report.add("topology", OK, "topology-load-balanced", "load balancer before mongos servers")
+        report.add(OK, "topology-load-balanced", "load balancer before mongos servers")
         return
     report.add(
-        "topology",
         FAILURE,
         "topology-no-balancer",
         "loadBalanced=true, but the server does not say that it stands behind a load balancer",
@@ -124,7 +118,7 @@ def _report_set_name(reached: list[Sight], target: Target, report: Report) -> bo
         else:
             text = f"expected a member of replica set {wanted}, got one of {sight.set_name}"
             remedy = f"write replicaSet={sight.set_name}, or name hosts of {wanted}"
-        report.add("topology", bad, "topology-set-name", text, sight.name, remedy, found=sight.set_name)
+        report.add(bad, "topology-set-name", text, sight.name, remedy, found=sight.set_name)
     return bool(wrong) and len(wrong) == len(reached) and any(sight.kind != "RSGhost" for sight in wrong)
 
 
@@ -133,7 +127,6 @@ def _report_direct(sight: Sight, report: Report) -> None:
     if kind in ("RSSecondary", "RSOther", "RSArbiter", "RSGhost"):
         primary = sight.hello.get("primary")
         report.add(
-            "topology",
             WARNING,
             "topology-direct",
             f"directConnection=true uses this {kind} alone; every write fails here",
@@ -144,7 +137,6 @@ def _report_direct(sight: Sight, report: Report) -> None:
         )
     elif kind == "RSPrimary":
         report.add(
-            "topology",
             NOTE,
             "topology-direct",
             "directConnection=true uses this primary alone; after a failover every write fails here",
@@ -152,7 +144,7 @@ def _report_direct(sight: Sight, report: Report) -> None:
             f"remove directConnection and add replicaSet={sight.set_name}, if all members can be reached from here",
         )
     else:
-        report.add("topology", OK, "topology-single", f"one {kind}", sight.name)
+        report.add(OK, "topology-single", f"one {kind}", sight.name)
 
 
 def _report_set(sights: list[Sight], target: Target, report: Report) -> None:
@@ -166,14 +158,13 @@ def _report_set(sights: list[Sight], target: Target, report: Report) -> None:
     )
     facts: dict[str, Any] = {"set_name": name, "members": {sight.name: sight.kind for sight in members}}
     if len(primaries) == 1:
-        report.add("topology", OK, "topology-set", f"replica set {name}: {shown}", **facts)
+        report.add(OK, "topology-set", f"replica set {name}: {shown}", **facts)
     else:
         _report_no_primary(sights, target, report, f"replica set {name}: {shown}", facts)
     strangers = [sight for sight in reached if sight.name not in named and sight.set_name]
     for sight in strangers:
         me = sight.hello.get("me")
         report.add(
-            "topology",
             NOTE,
             "topology-other-name",
             f"the set knows this member as {me or 'nothing'}; the driver goes on with the set's own names",
@@ -182,7 +173,6 @@ def _report_set(sights: list[Sight], target: Target, report: Report) -> None:
         )
     if target.options.replica_set_name is None and not target.is_srv:
         report.add(
-            "topology",
             NOTE,
             "topology-unnamed",
             "the URI does not name the replica set, so a wrong host would not be noticed",
@@ -191,7 +181,6 @@ def _report_set(sights: list[Sight], target: Target, report: Report) -> None:
     bearing = [sight for sight in members if sight.kind in ("RSPrimary", "RSSecondary")]
     if len(members) > 1 and len(bearing) <= len(members) // 2:
         report.add(
-            "topology",
             WARNING,
             "topology-minority",
             f"{len(bearing)} of {len(members)} members hold data now",
@@ -206,7 +195,6 @@ def _report_no_primary(
     told = next((sight.hello["primary"] for sight in sights if sight.hello.get("primary")), None)
     if told is not None:
         report.add(
-            "topology",
             FAILURE,
             "topology-primary-unreachable",
             f"{shown}; the primary is {told}, which cannot be reached from here",
@@ -218,7 +206,6 @@ def _report_no_primary(
         return
     reads_elsewhere = target.options.read_preference.mode != 0
     report.add(
-        "topology",
         WARNING if reads_elsewhere else FAILURE,
         "topology-no-primary",
         f"{shown}; no primary, so nothing can be written",
@@ -237,7 +224,6 @@ def _report_lag(primary: Sight, members: list[Sight], report: Report) -> None:
         lag = max((written - behind).total_seconds(), 0.0)
         if lag > LATE:
             report.add(
-                "topology",
                 WARNING,
                 "topology-lag",
                 f"{lag:.0f} s behind the primary; reads here are old, and majority writes may wait",
@@ -246,9 +232,7 @@ def _report_lag(primary: Sight, members: list[Sight], report: Report) -> None:
                 seconds=lag,
             )
         else:
-            report.add(
-                "topology", OK, "topology-lag", f"{lag:.0f} s behind the primary", sight.name, seconds=lag
-            )
+            report.add(OK, "topology-lag", f"{lag:.0f} s behind the primary", sight.name, seconds=lag)
 
 
 def _last_write(sight: Sight) -> datetime | None:
@@ -265,7 +249,6 @@ def report_versions(sights: list[Sight], report: Report) -> None:
         if most < OLDEST_WIRE or least > NEWEST_WIRE:
             age = "too old: mangonel needs MongoDB 4.4" if most < OLDEST_WIRE else "too new for this mangonel"
             report.add(
-                "versions",
                 FAILURE,
                 "versions-incompatible",
                 f"wire versions {least} to {most} are {age}",
@@ -279,12 +262,9 @@ def report_versions(sights: list[Sight], report: Report) -> None:
             for sight in reached
             if sight.build
         }
-        report.add(
-            "versions", OK, "versions", f"MongoDB {shown} {'/'.join(sorted(editions))}", versions=versions
-        )
+        report.add(OK, "versions", f"MongoDB {shown} {'/'.join(sorted(editions))}", versions=versions)
     if len(set(versions.values())) > 1:
         report.add(
-            "versions",
             NOTE,
             "versions-differ",
             ", ".join(f"{name} has {version}" for name, version in versions.items()),
@@ -293,7 +273,7 @@ def report_versions(sights: list[Sight], report: Report) -> None:
     common = min((int(sight.hello.get("maxWireVersion", 0)) for sight in reached), default=0)
     lacking = [what for wire, what in _FEATURES if common < wire]
     if lacking:
-        report.add("versions", NOTE, "versions-features", f"not there yet: {'; '.join(lacking)}", wire=common)
+        report.add(NOTE, "versions-features", f"not there yet: {'; '.join(lacking)}", wire=common)
 
 
 def report_latency(sights: list[Sight], target: Target, report: Report) -> None:
@@ -306,7 +286,6 @@ def report_latency(sights: list[Sight], target: Target, report: Report) -> None:
         text = f"hello takes {least:.2f} ms at least, {median:.2f} ms in the median of {len(sight.pings)}"
         is_far = median > FAR * 1000
         report.add(
-            "latency",
             NOTE if is_far else OK,
             "latency",
             text,
@@ -319,7 +298,6 @@ def report_latency(sights: list[Sight], target: Target, report: Report) -> None:
     far = [name for name, median in medians.items() if median > min(medians.values()) + window]
     if far and window == LOCAL_THRESHOLD_MS / 1000:
         report.add(
-            "latency",
             NOTE,
             "latency-window",
             f"outside the latency window of {window * 1000:.0f} ms: {', '.join(far)}; reads that may choose leave "

@@ -37,7 +37,8 @@ def report_login(sights: list[Sight], target: Target, report: Report, timeout: f
         except (PyMongoError, OSError, ValueError) as error:
             # The next server would refuse for the same reason.
             if not is_explained:
-                _report_refusal(error, sight, target, report, timeout)
+                code, text, remedy = _explain(error, sight, target, timeout)
+                report.add(FAILURE, code, text, sight.name, remedy)
             is_explained = True
             continue
         got_in += 1
@@ -48,10 +49,9 @@ def report_login(sights: list[Sight], target: Target, report: Report, timeout: f
         text = (
             f"in as {', '.join(users) or 'nobody'}, {_mechanism(target)}, roles: {', '.join(roles) or 'none'}"
         )
-        report.add("auth", OK, "auth-in", text, sight.name, users=users, roles=roles)
+        report.add(OK, "auth-in", text, sight.name, users=users, roles=roles)
         if not roles:
             report.add(
-                "auth",
                 WARNING,
                 "auth-no-roles",
                 "the user has no roles, so it may do next to nothing",
@@ -60,10 +60,9 @@ def report_login(sights: list[Sight], target: Target, report: Report, timeout: f
             )
         is_explained = True
     if credential is None and got_in:
-        report.add("auth", SKIPPED, "auth-not-asked", "no user is named, and none is needed")
+        report.add(SKIPPED, "auth-not-asked", "no user is named, and none is needed")
         if any(not ip.startswith("127.") and ip != "::1" for sight in sights for ip in sight.addresses):
             report.add(
-                "auth",
                 WARNING,
                 "auth-off",
                 "the servers let in anyone who reaches them",
@@ -105,11 +104,6 @@ def _look_inside(sight: Sight, target: Target, timeout: float) -> dict[str, Any]
             with contextlib.suppress(OperationFailure):
                 keep.update(client.admin.command(command, read_preference=ANY_MEMBER))
     return seen
-
-
-def _report_refusal(error: Exception, sight: Sight, target: Target, report: Report, timeout: float) -> None:
-    code, text, remedy = _explain(error, sight, target, timeout)
-    report.add("auth", FAILURE, code, text, sight.name, remedy)
 
 
 def _explain(error: Exception, sight: Sight, target: Target, timeout: float) -> tuple[str, str, str]:
@@ -199,7 +193,6 @@ def note_missing_rights(sights: list[Sight], report: Report) -> None:
     inside = [sight for sight in sights if sight.build]
     if inside and not any(sight.status for sight in inside):
         report.add(
-            "auth",
             NOTE,
             "auth-not-monitor",
             "this user may not ask for the servers' state; connections and default concerns stay unknown",

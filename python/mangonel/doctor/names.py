@@ -35,7 +35,6 @@ def resolve_seeds(target: Target, report: Report, timeout: float) -> bool:
         target.options = target.options.with_resolved_hosts()
     except Exception as error:
         report.add(
-            "dns",
             FAILURE,
             "dns-srv-refused",
             f"the records of {fqdn} cannot be used: {target.shown(error)}",
@@ -44,14 +43,14 @@ def resolve_seeds(target: Target, report: Report, timeout: float) -> bool:
         )
         return False
     seeds = [f"{host}:{port}" for host, port in target.options.seeds]
-    report.add("dns", OK, "dns-srv", f"{name} names {', '.join(seeds)}", hosts=seeds)
+    report.add(OK, "dns-srv", f"{name} names {', '.join(seeds)}", hosts=seeds)
     from_dns = [
         f"{option}={value}"
         for option in ("authSource", "replicaSet", "loadBalanced")
         if (value := target.given(option)) is not None
     ]
     if from_dns:
-        report.add("dns", NOTE, "dns-txt", f"options with those of the TXT record: {', '.join(from_dns)}")
+        report.add(NOTE, "dns-txt", f"options with those of the TXT record: {', '.join(from_dns)}")
     return True
 
 
@@ -59,7 +58,7 @@ def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
     try:
         resolver = srv._dnspython()
     except ConfigurationError as error:
-        report.add("dns", FAILURE, "dns-package", str(error), remedy='pip install "mangonel[srv]"')
+        report.add(FAILURE, "dns-package", str(error), remedy='pip install "mangonel[srv]"')
         return False
     try:
         srv.query(name, "SRV", timeout)
@@ -67,7 +66,6 @@ def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
     except (resolver.NXDOMAIN, resolver.NoAnswer):
         if _exists(fqdn, resolver, timeout):
             report.add(
-                "dns",
                 FAILURE,
                 "dns-no-srv",
                 f"{fqdn} exists, but has no SRV records ({name})",
@@ -76,7 +74,6 @@ def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
             )
         else:
             report.add(
-                "dns",
                 FAILURE,
                 "dns-name-not-found",
                 f"DNS knows neither {name} nor {fqdn}",
@@ -84,7 +81,6 @@ def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
             )
     except Exception as error:
         report.add(
-            "dns",
             FAILURE,
             "dns-no-answer",
             f"DNS does not answer for {name}: {error}",
@@ -130,9 +126,7 @@ def report_addresses(sights: list[Sight], report: Report, *, others: bool = Fals
         if sight.failed_at is None:
             text = ", ".join(sight.addresses)
             if text != sight.host:
-                report.add(
-                    "dns", OK, "dns-addresses", f"{sight.host} is {text}", sight.name, hosts=sight.addresses
-                )
+                report.add(OK, "dns-addresses", f"{sight.host} is {text}", sight.name, hosts=sight.addresses)
             continue
         error = sight.error
         is_temporary = isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN
@@ -149,4 +143,4 @@ def report_addresses(sights: list[Sight], report: Report, *, others: bool = Fals
                 "give this machine the name (DNS or its hosts file), or configure the set with names that clients can "
                 "resolve (rs.reconfig); to use one member only, set directConnection=true"
             )
-        report.add("dns", WARNING if some else FAILURE, code, text, sight.name, remedy)
+        report.add(WARNING if some else FAILURE, code, text, sight.name, remedy)

@@ -52,11 +52,10 @@ def report_connections(sights: list[Sight], report: Report, *, others: bool = Fa
         if sight.failed_at is None:
             milliseconds = sight.connect_seconds * 1000
             report.add(
-                "tcp", OK, "tcp-connected", f"connected in {milliseconds:.1f} ms", sight.name, ms=milliseconds
+                OK, "tcp-connected", f"connected in {milliseconds:.1f} ms", sight.name, ms=milliseconds
             )
             if sight.refused:
                 report.add(
-                    "tcp",
                     NOTE,
                     "tcp-some-addresses",
                     f"not by {', '.join(sight.refused)}; each new connection may try it in vain first",
@@ -67,7 +66,7 @@ def report_connections(sights: list[Sight], report: Report, *, others: bool = Fa
         code, text, remedy = _explain_connection(sight)
         if sight.named_by:
             text = f"{text} (named by {sight.named_by})"
-        report.add("tcp", WARNING if some else FAILURE, code, text, sight.name, remedy)
+        report.add(WARNING if some else FAILURE, code, text, sight.name, remedy)
 
 
 def _explain_connection(sight: Sight) -> tuple[str, str, str]:
@@ -131,9 +130,7 @@ def _look_at(sight: Sight, sock: Any) -> None:
 
 def _look_without_checking(sight: Sight, target: Target, timeout: float) -> None:
     """Inspect a certificate that was refused, or find out that the server does not speak TLS."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
+    context = _unchecked_context()
     if path := target.given("tlsCertificateKeyFile"):
         context.load_cert_chain(path, password=target.given("tlsCertificateKeyFilePassword"))
     with (
@@ -158,14 +155,13 @@ def report_security(sights: list[Sight], target: Target, report: Report, *, othe
             return
         if any(not _is_loopback(sight) for sight in sights):
             report.add(
-                "tls",
                 WARNING,
                 "tls-off",
                 "connections are not encrypted",
                 remedy="switch TLS on in the servers and add tls=true, unless the network is yours alone",
             )
         else:
-            report.add("tls", SKIPPED, "tls-off", "not asked for; the servers are on this machine")
+            report.add(SKIPPED, "tls-off", "not asked for; the servers are on this machine")
         return
     some = others or any(sight.failed_at is None for sight in sights)
     for sight in sights:
@@ -175,25 +171,24 @@ def report_security(sights: list[Sight], target: Target, report: Report, *, othe
         code, text, remedy = _explain_security(sight)
         if sight.certificates:
             text = f"{text}; {_describe(sight.certificates[0])}"
-        report.add("tls", WARNING if some else FAILURE, code, text, sight.name, remedy, **sight.tls)
+        report.add(WARNING if some else FAILURE, code, text, sight.name, remedy, **sight.tls)
 
 
 def _report_certificates(sight: Sight, report: Report) -> None:
     text = f"{sight.tls.get('version')} with {sight.tls.get('cipher')}"
     chain = sight.certificates
     if not chain:
-        report.add("tls", OK, "tls-secured", text, sight.name, **sight.tls)
+        report.add(OK, "tls-secured", text, sight.name, **sight.tls)
         return
     text += f"; {_describe(chain[0])}"
     if len(chain) > 1:
         text += f"; chain: {' ← '.join(_name(made['subject']) for made in chain)}"
     facts = {"names": _names(chain[0]), "not_after": chain[0].get("notAfter"), **sight.tls}
-    report.add("tls", OK, "tls-secured", text, sight.name, **facts)
+    report.add(OK, "tls-secured", text, sight.name, **facts)
     for made in chain:
         left = _seconds(made.get("notAfter")) - time.time()
         if left < SOON:
             report.add(
-                "tls",
                 WARNING,
                 "tls-expires-soon",
                 f"the certificate of {_name(made['subject'])} ends in {max(left, 0) / 86_400:.1f} days",
@@ -278,12 +273,16 @@ def greet(sight: Sight, target: Target, timeout: float, pings: int) -> None:
             sight.peer = identify(sight.host, sight.port, min(timeout, 1.0))
 
 
-def _speaks_tls(sight: Sight, timeout: float) -> bool:
+def _unchecked_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _speaks_tls(sight: Sight, timeout: float) -> bool:
     try:
-        open_connection(sight.host, sight.port, timeout, context).close()
+        open_connection(sight.host, sight.port, timeout, _unchecked_context()).close()
     except ssl.SSLError as error:
         # A TLS alert is TLS as well.
         return "ALERT" in (error.reason or "")
@@ -301,12 +300,11 @@ def report_hellos(sights: list[Sight], report: Report, *, others: bool = False) 
             text = (
                 f"{sight.kind}, wire versions {hello.get('minWireVersion')} to {hello.get('maxWireVersion')}"
             )
-            report.add("hello", OK, "hello-answered", text, sight.name, kind=sight.kind)
+            report.add(OK, "hello-answered", text, sight.name, kind=sight.kind)
             continue
         bad = WARNING if some else FAILURE
         if sight.tls.get("is_spoken"):
             report.add(
-                "hello",
                 bad,
                 "hello-wants-tls",
                 "the server speaks TLS only",
@@ -315,7 +313,6 @@ def report_hellos(sights: list[Sight], report: Report, *, others: bool = False) 
             )
         elif sight.peer:
             report.add(
-                "hello",
                 bad,
                 "hello-not-mongodb",
                 f"got {sight.peer} instead of a MongoDB server",
@@ -329,9 +326,7 @@ def report_hellos(sights: list[Sight], report: Report, *, others: bool = False) 
             )
             if isinstance(sight.error, TimeoutError):
                 remedy += "; a proxy may take connections for a server that is down"
-            report.add(
-                "hello", bad, "hello-no-answer", f"no answer to hello: {sight.error}", sight.name, remedy
-            )
+            report.add(bad, "hello-no-answer", f"no answer to hello: {sight.error}", sight.name, remedy)
 
 
 def _is_loopback(sight: Sight) -> bool:

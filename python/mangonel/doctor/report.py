@@ -85,15 +85,12 @@ class Report:
         self.findings: list[Finding] = []
         self._listener = listener
 
-    def add(
-        self, step: str, status: str, code: str, text: str, about: str = "", remedy: str = "", **facts: Any
-    ) -> None:
+    def add(self, status: str, code: str, text: str, about: str = "", remedy: str = "", **facts: Any) -> None:
         """Add a finding, and tell the listener.
 
         Args:
-            step: a key of STEPS.
             status: OK, NOTE, WARNING, FAILURE or SKIPPED.
-            code: identifies the kind of finding to programs.
+            code: identifies the kind of finding to programs; begins with a key of STEPS.
             text: the finding, for people.
             about: the server, as `host:port`.
             remedy: what to do.
@@ -101,11 +98,11 @@ class Report:
 
         Example:
             >>> report = Report("mongodb://db")
-            >>> report.add("dns", "failure", "dns-unknown", "no such host", remedy="check the name", host="db")
+            >>> report.add("failure", "dns-unknown", "no such host", remedy="check the name", host="db")
             >>> report.has_failed()
             True
         """
-        finding = Finding(step, status, code, text, about, remedy, facts)
+        finding = Finding(code.partition("-")[0], status, code, text, about, remedy, facts)
         self.findings.append(finding)
         if self._listener is not None:
             self._listener(finding)
@@ -152,16 +149,5 @@ class Report:
             "uri": self.uri,
             "status": self.status,
             "exit_status": self.exit_status(),
-            "findings": [
-                {
-                    "step": finding.step,
-                    "status": finding.status,
-                    "code": finding.code,
-                    "about": finding.about,
-                    "text": finding.text,
-                    "remedy": finding.remedy,
-                    "facts": dict(finding.facts),
-                }
-                for finding in self.findings
-            ],
+            "findings": [finding._asdict() for finding in self.findings],
         }

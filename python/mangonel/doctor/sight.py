@@ -27,9 +27,8 @@ class Sight:
     connect_seconds: float = 0.0
     refused: list[str] = field(default_factory=list)  # IP addresses that did not take a connection
     tls: dict[str, Any] = field(default_factory=dict)
-    certificates: list[dict[str, Any]] = field(
-        default_factory=list
-    )  # as ssl.getpeercert gives them, leaf first
+    # As ssl.getpeercert gives them, leaf first.
+    certificates: list[dict[str, Any]] = field(default_factory=list)
     hello: dict[str, Any] = field(default_factory=dict)
     pings: list[float] = field(default_factory=list)  # seconds of each hello
     clock_skew: float | None = None  # seconds that the server's clock is ahead

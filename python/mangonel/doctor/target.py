@@ -22,16 +22,8 @@ _SECRET_OPTIONS = re.compile(
 # Options about the whole deployment; a check of one server sets its own.
 _NOT_FOR_ONE_SERVER = frozenset(
     {"replicaset", "directconnection", "loadbalanced", "srvservicename", "srvmaxhosts", "connecttimeoutms"}
-    | {
-        "srvallowedhostssuffix",
-        "serverselectiontimeoutms",
-        "tls",
-        "ssl",
-        "authsource",
-        "minpoolsize",
-        "timeoutms",
-    }
-    | {"readpreference", "readpreferencetags", "maxstalenessseconds"}
+    | {"srvallowedhostssuffix", "serverselectiontimeoutms", "tls", "ssl", "authsource", "minpoolsize"}
+    | {"timeoutms", "readpreference", "readpreferencetags", "maxstalenessseconds"}
 )
 # The errors of parsing a string; OSError is about a file that an option names.
 _UNREADABLE = (InvalidURI, ConfigurationError, TypeError, ValueError, OSError)
@@ -125,22 +117,18 @@ def read_target(uri: str, report: Report) -> Target | None:
             _report_unreadable(uri, error, report)
             return None
     options = target.options
-    report.add("uri", OK, "uri-read", report.uri, options=sorted(_names_of_options(uri)))
+    report.add(OK, "uri-read", report.uri, options=sorted(_names_of_options(uri)))
     for warning in caught:
         report.add(
-            "uri",
             WARNING,
             "uri-option",
             target.shown(warning.message),
             remedy="mend or remove the option: it has no effect as it stands",
         )
     if options._credentials is None and target.given("authSource"):
-        report.add(
-            "uri", NOTE, "uri-no-user", "authSource is given without a user: the driver does not log in"
-        )
+        report.add(NOTE, "uri-no-user", "authSource is given without a user: the driver does not log in")
     if target.given("tlsAllowInvalidCertificates") or target.given("tlsInsecure"):
         report.add(
-            "uri",
             WARNING,
             "uri-insecure",
             "the certificates of servers are not checked, so anyone between here and there can read along",
@@ -149,7 +137,6 @@ def read_target(uri: str, report: Report) -> Target | None:
         )
     elif target.given("tlsAllowInvalidHostnames"):
         report.add(
-            "uri",
             WARNING,
             "uri-insecure",
             "certificates for other hosts are accepted",
@@ -167,7 +154,6 @@ def _report_unreadable(uri: str, error: Exception, report: Report) -> None:
     scheme, mark, rest = uri.partition("://")
     if mark and scheme + mark not in (SCHEME, SRV_SCHEME):
         report.add(
-            "uri",
             FAILURE,
             "uri-scheme",
             f"expected a connection string to begin with {SCHEME} or {SRV_SCHEME}, got {scheme}{mark}",
@@ -179,7 +165,6 @@ def _report_unreadable(uri: str, error: Exception, report: Report) -> None:
         if any(_RESERVED & set(part) or re.search("%(?![0-9a-fA-F]{2})", part) for part in (user, password)):
             # The parser's own message may quote a part of the password.
             report.add(
-                "uri",
                 FAILURE,
                 "uri-unescaped",
                 "the user's name or password holds a character that has a meaning in URIs",
@@ -187,7 +172,7 @@ def _report_unreadable(uri: str, error: Exception, report: Report) -> None:
             )
             return
     text = _without(str(error), _secrets(uri, cut))
-    report.add("uri", FAILURE, "uri-invalid", text, remedy=_remedy_of(text))
+    report.add(FAILURE, "uri-invalid", text, remedy=_remedy_of(text))
 
 
 def _remedy_of(text: str) -> str:
