@@ -1,24 +1,18 @@
 //! The columns of a struct, found by key. The columns of a table are those of a struct without nulls.
 
-use std::collections::HashMap;
-
 use mangonel_bson::RawDocument;
 
 use crate::column::{Column, Rules};
 use crate::kind::{Field, Kind};
+use crate::names::Names;
 use crate::null_paths::NULL_PATHS;
 use crate::problem::{Outcome, Problem};
-
-/// With more fields than this, a key is looked up in a table.
-const FEW: usize = 12;
 
 /// Named columns of equal length, in the order in which they were given or first met.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
-    pub(crate) names: Vec<String>,
+    names: Names,
     pub(crate) columns: Vec<Column>,
-    /// Filled if there are many.
-    places: HashMap<String, usize>,
 }
 
 impl Fields {
@@ -33,7 +27,7 @@ impl Fields {
 
     /// The keys.
     pub fn names(&self) -> &[String] {
-        &self.names
+        self.names.as_slice()
     }
 
     /// The columns.
@@ -43,25 +37,13 @@ impl Fields {
 
     /// Returns the keys and the kinds of their columns.
     pub fn kinds(&self) -> Vec<Field> {
-        let pairs = self.names.iter().zip(&self.columns);
+        let pairs = self.names().iter().zip(&self.columns);
         pairs.map(|(name, column)| Field { name: name.clone(), kind: column.kind() }).collect()
     }
 
     pub(crate) fn add(&mut self, name: String, column: Column) {
         self.names.push(name);
         self.columns.push(column);
-        if self.names.len() > FEW {
-            for (at, name) in self.names.iter().enumerate().skip(self.places.len()) {
-                self.places.entry(name.clone()).or_insert(at);
-            }
-        }
-    }
-
-    fn find(&self, key: &[u8]) -> Option<usize> {
-        if self.names.len() <= FEW {
-            return self.names.iter().position(|name| name.as_bytes() == key);
-        }
-        self.places.get(std::str::from_utf8(key).ok()?).copied()
     }
 
     /// Appends a document as row number `row`. A repeated key takes its first value.
@@ -70,8 +52,7 @@ impl Fields {
         let mut filled = 0;
         for field in document.fields() {
             let (key, value) = field?;
-            let is_next = self.names.get(expected).is_some_and(|name| name.as_bytes() == key);
-            let at = match if is_next { Some(expected) } else { self.find(key) } {
+            let at = match self.names.find(key, expected) {
                 Some(at) => at,
                 None if rules.is_inferring => {
                     let name = std::str::from_utf8(key)
@@ -81,7 +62,7 @@ impl Fields {
                         return Err(taken());
                     }
                     self.add(name.to_owned(), Column::of_nulls(&Kind::Null, row)?);
-                    self.names.len() - 1
+                    self.columns.len() - 1
                 }
                 None => continue,
             };
@@ -90,7 +71,7 @@ impl Fields {
                 continue;
             }
             if let Some(nulls) = &mut rules.nulls {
-                nulls.path.enter(&self.names[at]);
+                nulls.path.enter(&self.names.as_slice()[at]);
             }
             column.push(value, rules).map_err(|problem| problem.under(String::from_utf8_lossy(key)))?;
             if let Some(nulls) = &mut rules.nulls {

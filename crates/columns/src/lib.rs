@@ -9,6 +9,7 @@ mod categories;
 mod column;
 mod fields;
 mod kind;
+mod names;
 mod null_paths;
 mod problem;
 pub mod rows;

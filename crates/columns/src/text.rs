@@ -85,7 +85,7 @@ pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut V
         }
         Data::Struct(fields) => {
             out.push(b'{');
-            for (index, (name, column)) in fields.names.iter().zip(&fields.columns).enumerate() {
+            for (index, (name, column)) in fields.names().iter().zip(&fields.columns).enumerate() {
                 if index > 0 {
                     out.push(b',');
                 }

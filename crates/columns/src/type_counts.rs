@@ -1,18 +1,14 @@
 //! Counts the types of the values at each path of documents, to infer a schema. Builds no column.
 
-use std::collections::HashMap;
-
 use mangonel_bson::binary;
 use mangonel_bson::element::ELEMENTS;
 use mangonel_bson::{RawDocument, RawValue};
 
 use crate::MAX_DEPTH;
+use crate::names::Names;
 
 /// The most paths that are counted: documents whose keys are data would fill the memory.
 pub const MAX_PATHS: usize = 10_000;
-
-/// With more fields than this, a key is looked up in a table.
-const FEW: usize = 12;
 
 /// The values at one path: their number by type, and the values inside of documents and arrays.
 #[derive(Clone, Debug, Default)]
@@ -20,10 +16,8 @@ pub struct Place {
     /// By the type's row in [`ELEMENTS`]; the last is that of [`UUID`].
     counts: [u64; UUIDS + 1],
     /// The keys of the documents here, in the order of their first appearance.
-    names: Vec<String>,
+    names: Names,
     fields: Vec<Self>,
-    /// Filled if there are many.
-    places: HashMap<String, usize>,
     /// The values of the arrays here.
     items: Option<Box<Self>>,
     /// The last document with this key: a repeated key takes its first value.
@@ -60,7 +54,7 @@ impl Place {
 
     /// The keys of the documents here and the values under each.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &Self)> {
-        self.names.iter().map(String::as_str).zip(&self.fields)
+        self.names.as_slice().iter().map(String::as_str).zip(&self.fields)
     }
 
     /// The values of the arrays here.
@@ -68,22 +62,10 @@ impl Place {
         self.items.as_deref()
     }
 
-    fn find(&self, key: &[u8]) -> Option<usize> {
-        if self.names.len() <= FEW {
-            return self.names.iter().position(|name| name.as_bytes() == key);
-        }
-        self.places.get(std::str::from_utf8(key).ok()?).copied()
-    }
-
     fn add(&mut self, name: String) -> usize {
         self.names.push(name);
         self.fields.push(Self::default());
-        if self.names.len() > FEW {
-            for (at, name) in self.names.iter().enumerate().skip(self.places.len()) {
-                self.places.entry(name.clone()).or_insert(at);
-            }
-        }
-        self.names.len() - 1
+        self.fields.len() - 1
     }
 }
 
@@ -162,8 +144,7 @@ fn count_fields(
     let mut expected = 0;
     for field in document.fields() {
         let (key, value) = field?;
-        let is_next = place.names.get(expected).is_some_and(|name| name.as_bytes() == key);
-        let at = match if is_next { Some(expected) } else { place.find(key) } {
+        let at = match place.names.find(key, expected) {
             Some(at) => at,
             None if has_room(rules, depth) => place.add(String::from_utf8_lossy(key).into_owned()),
             None => continue,
