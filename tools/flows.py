@@ -14,7 +14,7 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent.parent / "python" / "mangonel"
 
-# The packages whose code runs on every face; those that do not exist yet are skipped.
+# The packages whose code runs on every face.
 FLOORS = ("_shared", "admin", "encryption", "gridfs", "odm", "websessions")
 
 # The methods of a port for flows; see `_faces/port.py`.
