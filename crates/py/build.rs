@@ -2,8 +2,8 @@
 //! interpreter agree with what `codec/layout.rs` knows of `dict`.
 use std::process::Command;
 
-/// Names the folder of the headers where the wheel is for another machine, whose interpreter cannot be asked: that of the
-/// same version on this one. The structures are the same on every system of 64 bits.
+/// Names the folder of the headers for a wheel of another system, whose interpreter cannot run here: those of the same
+/// version on this machine. The structures are the same on every system of 64 bits.
 const HEADERS: &str = "MANGONEL_PYTHON_HEADERS";
 
 fn main() {

@@ -1,10 +1,10 @@
 """Empties a database between tests: finds the collections that have documents by few commands, and deletes these.
 
-A collection that was empty at one look, and was not written to before the next, is empty, whoever writes. Only the
-others are asked for a document. A primary of a replica set tells by its oplog what was written: an entry carries the id
-of its collection, and that of a transaction appears with its commit. A standalone mongod has the command `top`, which
-counts the operations that took a write lock on each collection, in one process of the server and for one collection of
-that name.
+A collection that was empty at one look, and was not written to before the next, is still empty. Only the others are
+asked for a document. On a replica set, the primary's oplog tells what was written: each entry has the id of its
+collection, and a transaction's entries appear with its commit. On a standalone mongod, the command `top` counts the
+operations that took a write lock on each collection. Its counts begin again when the server is started, or a collection
+is made again under the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # With fewer collections it is quicker to ask each for a document.
 _FEWEST = 3
-# With so many namespaces of the server for one of these collections, it is quicker too.
+# With more namespaces on the server than this for each collection, it is quicker too.
 _MOST_FOREIGN = 20
 
 
@@ -46,14 +46,13 @@ class Emptier:
             ReadConcern("local"),
         )
         self._confirmed_here = self._database.with_options(write_concern=WriteConcern(1))
-        # Of the server that is written to, once it is known.
+        # The type of the writable server, once it is known.
         self._type = ""
         self._oplog = _Oplog(database.client)
         self._is_counted = True
-        # Of the collections at the last look, the ids. Where an oplog tells of writes, they were empty then.
+        # The ids of the collections at the last look. With an oplog, all of these were empty then.
         self._ids: dict[str, Any] = {}
-        # The state of each collection that was empty at the last look; of those that were emptied then, what the count
-        # is after this deletion.
+        # The state of each collection that was empty at the last look, and the count of each that was emptied then.
         self._empty: dict[str, Any] = {}
         self._emptied: dict[str, int] = {}
 
@@ -89,7 +88,7 @@ class Emptier:
         return ids
 
     def _filled_since(self, written: set[Any], ids: dict[str, Any], known: dict[str, Any]) -> list[str]:
-        """Return the collections that may have a document, by what was written since the last look."""
+        """Return the collections that may have documents, given the ids and names of those written to since."""
         filled = [
             name for name, id in ids.items() if id in written or f"{self._database.name}.{name}" in written
         ]
@@ -97,7 +96,7 @@ class Emptier:
         return filled + self._filled(unknown)
 
     def _empty_by_states(self, ids: dict[str, Any]) -> None:
-        """Empty the collections by what every write to them changes, for those of which it is known."""
+        """Empty the collections; skip those whose state shows that nothing was written since the last look."""
         server = self._server()
         self._type = "" if server is None else server.server_type_name
         states = self._states(ids, server) if server and self._type == "Standalone" else {}
@@ -120,7 +119,7 @@ class Emptier:
     def _delete(self, names: list[str]) -> None:
         """Delete all documents of the collections.
 
-        Only the last deletion waits for other members, if there are any: they have the earlier ones before it, unless
+        Only the last deletion waits for other members, if there are any. They apply the earlier ones before it, unless
         another primary took over in between.
         """
         primary = self._server()
@@ -133,16 +132,16 @@ class Emptier:
                 self._database[name].delete_many({})
 
     def _server(self) -> ServerDescription | None:
-        """Return the server that is written to, if it is known."""
+        """Return the writable server, if it is known."""
         described = self._database.client.topology_description.server_descriptions()
         return next((server for server in described.values() if server.is_writable), None)
 
     def _states(self, ids: dict[str, Any], server: ServerDescription) -> dict[str, Any]:
-        """Return what every write to a collection changes, for those of which the server tells it."""
+        """Return a state that every write to a collection changes, for the collections that the server counts."""
         version, totals = server.topology_version, {}
         if not self._is_counted or version is None or len(ids) < _FEWEST:
             return {}
-        # A user who may not, or a reply that is too large.
+        # The user may lack the right, or the reply may be too large.
         with suppress(OperationFailure):
             totals = self._database.client.admin.command("top")["totals"]
         self._is_counted = 0 < len(totals) <= _MOST_FOREIGN * len(ids)
@@ -153,7 +152,7 @@ class Emptier:
         return {name: (process, ids[name], each["writeLock"]) for name, each in found.items() if each}
 
     def _filled(self, names: list[str]) -> list[str]:
-        """Return those of the collections that may have a document, asked for by one command."""
+        """Return the collections that have documents; one command asks for all of them."""
         if not names:
             return names
         one: dict[str, list[dict[str, Any]]] = {
@@ -164,30 +163,30 @@ class Emptier:
 
 
 class _Oplog:
-    """Tells to which collections of a replica set documents were written, whoever wrote them."""
+    """Tells which collections of a replica set were written to, by any client."""
 
     def __init__(self, client: MongoClient[Any]) -> None:
         local = client.get_database(
             "local", CodecOptions(), ReadPreference.PRIMARY, None, ReadConcern("local")
         )
         self._entries = local["oplog.rs"]
-        # Of the newest entry at the last look.
+        # The time of the newest entry at the last look.
         self._newest: Timestamp | None = None
         self._term: Any = None
         self._is_open = True
 
     def written(self) -> set[Any] | None:
-        """Return ids and namespaces of the collections written to since the last call, deletions left out.
+        """Return ids and namespaces of the collections written to since the last call; deletions do not count.
 
-        None at the first call, and if the oplog does not tell: after an election, when its entries since then are gone,
-        or when this user may not read it.
+        None at the first call, and if the oplog cannot tell: after an election, when entries since then are gone, or
+        when this user may not read it.
         """
         before, term = self._newest, self._term
         if not self._is_open:
             return None
         try:
             since = before or self._entries.find().sort("$natural", -1).limit(1)[0]["ts"]
-            # On a primary a forward scan waits for all entries before it to be visible.
+            # On a primary, a forward scan waits until all earlier entries are visible.
             found = list(self._entries.aggregate(_written_since(since)))
         except (OperationFailure, IndexError):
             self._is_open = False
@@ -207,9 +206,9 @@ class _Oplog:
 
 
 def _written_since(moment: Timestamp) -> list[dict[str, Any]]:
-    """Return a pipeline that groups the entries of an oplog, from that of the moment on, by collection."""
+    """Return a pipeline that groups by collection the entries of an oplog from a moment on."""
     inner = {key: {"$setUnion": [f"$o.applyOps.{key}", []]} for key in ("ui", "ns", "op")}
-    # That of the moment itself was seen before; it shows that none is missing.
+    # The entry of the moment itself was seen before; while it is there, none is missing.
     is_later = {"$gt": ["$ts", moment]}
     group = {
         "of": {"$cond": [{"$and": [is_later, {"$in": ["$op", ["i", "u", "c"]]}]}, ["$ui", "$ns"], None]},

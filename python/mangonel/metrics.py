@@ -97,7 +97,7 @@ class OperationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class PoolMetrics:
-    """The connections to one server, of all faces and event loops; those of the monitors are not among them.
+    """The connections to one server, of all faces and event loops, but not those of the monitors.
 
     Args:
         address: host and port of the server; `("_other", 0)` for servers that left the deployment, above 200 of them.

@@ -172,7 +172,7 @@ def _drop(database: Database[Any]) -> None:
 
 
 def _server_of(request: pytest.FixtureRequest) -> tuple[str, Server | _Running]:
-    """Return the server that the marks of a test ask for, and what they name it by. The nearest mark wins."""
+    """Return the server that a test's marks ask for, and its name among the running ones. The nearest mark wins."""
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers(_MARK))):
         if mark.args:

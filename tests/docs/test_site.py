@@ -1,4 +1,4 @@
-"""Links and anchors lead somewhere, and every page stands in the navigation. `make docs` checks the rest."""
+"""Links and anchors lead somewhere, and the navigation has every page. `make docs` checks the rest."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def needed(program: str) -> None:
 
 @contextmanager
 def taken_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Let the port that is said to be free first belong to a stranger who answers there."""
+    """Let the first free port that is found belong to another server by then, which answers."""
     free_port = engines.free_port
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port: int = stranger.getsockname()[1]

@@ -17,7 +17,7 @@ async_face = faces(*LOOPS)
 
 @pytest.fixture
 def observers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Return how many of the driver's threads were started since then and run; earlier ones may end at any moment."""
+    """Return a function that counts the driver's running threads started since; earlier ones may end at any moment."""
     known: list[list[int]] = []
     start = monitors._start
 

@@ -1,5 +1,5 @@
 //! Handshakes of an exchange with a user, with a virtual clock and fake replies: what is sent, what a failure does to the
-//! pool and to the topology, and what a server that wants to see the user once more gets.
+//! pool and to the topology, and what is sent to a server that asks for the login again.
 
 mod bench;
 

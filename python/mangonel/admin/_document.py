@@ -218,7 +218,7 @@ async def _stored_flow(port: Port, request: Request, shown: ShownModel) -> dict[
 
 
 def _is_touched(name: str, form: Form, request: Request) -> bool:
-    """Return whether what was sent of a field differs from what its form had."""
+    """Return whether the user changed a field in the form."""
     return _forms.digest(name, form) != form.get(f"_was.{name}") or any(
         _forms.is_of(name, path.removesuffix("!")) for path in request.files
     )
@@ -235,7 +235,7 @@ def _take(document: Any, name: str, value: Any, faults: dict[str, str]) -> None:
 
 
 def _guard(document: Any, before: dict[str, Any], names: Iterable[str]) -> dict[str, Any] | None:
-    """Return the condition that these fields are still what they were."""
+    """Return the condition that the stored values of these fields have not changed."""
     found: dict[str, Any] = {}
     for name in names:
         field = type(document).__plan__.fields[name]
@@ -253,7 +253,7 @@ def _conflict(
     stored: Form,
     names: list[str],
 ) -> Response:
-    """Return the form as it was sent, beside what is stored now; sent again, it replaces that."""
+    """Return the sent form beside the values that are stored now; sent again, it replaces them."""
     sent = {**form, **{key: text for key, text in stored.items() if key.startswith("_was.")}}
     # What the user did not touch is shown as it is stored.
     for name, _ in edited:
@@ -287,7 +287,7 @@ def _at_top(faults: dict[str, str], edited: list[tuple[str, Any]]) -> dict[str, 
 
 
 def _is_rearranged(edited: list[tuple[str, Any]], form: Form) -> bool:
-    """Do what a button beside a row asked for; return whether one did."""
+    """Add or move a row, if a button for that was pressed; return whether one was."""
     for button, change in (("_add", _forms.add), ("_move", _forms.move)):
         wanted = form.pop(button, None)
         if wanted is None:

@@ -275,7 +275,7 @@ def row_count(form: Form, path: str) -> int:
 
 
 def digest(path: str, form: Form) -> str:
-    """Return a short hash of what a form says of a field, to see whether it was changed meanwhile."""
+    """Return a short hash of a field's texts in a form, to see whether it was changed meanwhile."""
     texts = sorted((key, same_lines(text)) for key, text in form.items() if is_of(path, key))
     return hashlib.sha256(repr(texts).encode("utf-8", "backslashreplace")).hexdigest()[:24]
 
@@ -286,7 +286,7 @@ def is_of(path: str, key: str) -> bool:
 
 
 def said(path: str, form: Form) -> str:
-    """Return what a form says of a field as one text, for people."""
+    """Return a field's texts in a form as one text, for people."""
     found = [
         f"{key[len(path) :].lstrip('.')} {text}".strip() for key, text in form.items() if is_of(path, key)
     ]

@@ -66,7 +66,7 @@ def name_text(name: str) -> str:
 def cell(
     admin: Admin, request: Request, spec: Spec, value: Any, unseen: frozenset[tuple[str, str]] = frozenset()
 ) -> Any:
-    """Return what a list and a history show of a value; documents of `unseen`, by model and id, are not named."""
+    """Return a value as lists and histories show it; documents of `unseen`, by model and id, are not named."""
     if value is None:
         return NONE
     if isinstance(value, Ref):

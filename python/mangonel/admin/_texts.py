@@ -79,7 +79,7 @@ _PARTED = frozenset({"list", "set", "frozenset", "tuple_of", "tuple", "dict", "r
 
 
 def is_carried(text: str) -> bool:
-    """Return whether a form brings a text back as it is: HTML has no NUL and no halves of characters."""
+    """Return whether a form sends a text back unchanged: HTML holds neither NUL nor lone surrogates."""
     return "\0" not in text and not any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
 
 

@@ -1,4 +1,4 @@
-"""What `importlib.metadata` says of a distribution that this package stands for. Loaded when it is asked."""
+"""The metadata of PyMongo's and Motor's distributions, for `importlib.metadata`, which loads it when it is asked."""
 
 from __future__ import annotations
 

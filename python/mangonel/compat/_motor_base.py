@@ -40,10 +40,10 @@ def _options(of: Any) -> dict[str, Any]:
 
 
 def database_delegate(database: Any) -> Database[Any]:
-    """Return a database of the blocking client that stands for PyMongo's."""
+    """Return the database of the blocking client, in place of PyMongo's."""
     return Database(database.client.delegate, database.name, **_options(database))
 
 
 def collection_delegate(collection: Any) -> Collection[Any]:
-    """Return a collection of the blocking client that stands for PyMongo's."""
+    """Return the collection of the blocking client, in place of PyMongo's."""
     return Collection(collection.database.delegate, collection.name, **_options(collection))

@@ -81,7 +81,8 @@ class Bench:
     """The tools of a task inside a worker: the contender's adapter, and a way to run it on its face.
 
     `shared` is a folder that all workers of an interleaved round use to share servers, or "". `scratch` is the
-    collection that it may write to and that is counted then, `plant` the share by which the contender is slowed down.
+    collection that a task may write to; its documents are counted afterwards. `plant` is the share by which the
+    contender is slowed down.
     """
 
     def __init__(

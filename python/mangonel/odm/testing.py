@@ -52,7 +52,7 @@ _TRIES = 200
 
 
 def make(model: type[T], **values: Any) -> T:
-    """Return a new, valid instance of a model: what is not given is made by type and constraint.
+    """Return a new, valid instance of a model; values that are not given are made to fit type and constraints.
 
     Texts, numbers, ids and dates differ from call to call, so unique fields do not clash. Fields with a default keep
     it. A reference that must have a value gets a fresh id, of a document that does not exist.

@@ -20,7 +20,7 @@ def is_pinned(session: Any) -> bool:
 
 
 def pinned_address(session: Any) -> str | None:
-    """Return `host:port` of the router that its transaction is bound to."""
+    """Return `host:port` of the router that the session's transaction is bound to, or None."""
     if _is_ours(session):
         address: str | None = session._handle.pinned_server
         return address

@@ -25,7 +25,7 @@ impl Drop for Stack<'_> {
         self.release(0);
         if self.values.capacity() <= SPARE_LIMIT {
             let values = std::mem::take(&mut self.values);
-            // What it replaces is empty as well.
+            // The spare that it replaces is empty as well.
             drop(SPARE.replace(self.py, values));
         }
     }

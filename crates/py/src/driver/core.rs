@@ -386,8 +386,9 @@ impl Core {
         };
     }
 
-    /// Have `starter` called with a server's address, a role (0 to watch, 1 to ping; 2, without an address, to look after
-    /// the pools) and a list to put the thread into whenever one is due. Called again when it is interrupted before that.
+    /// Have `starter` called whenever a thread is due: with a server's address, a role (0: watch, 1: ping; 2, without an
+    /// address: look after the pools) and a list to put the thread into. If it is interrupted before that, it is called
+    /// again.
     fn set_starter(&self, starter: Py<PyAny>) {
         // Not `with`: the first observers are due with the first operation, and not before.
         let _replaced = self.lock().starter.replace(starter);

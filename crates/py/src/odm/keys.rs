@@ -4,7 +4,7 @@ use std::collections::HashMap;
 /// From here on keys are looked up in a table.
 const MANY: usize = 64;
 
-/// Where each of some keys stands.
+/// The positions of keys, if they are many.
 #[derive(Default)]
 pub(super) struct Keys(Option<HashMap<Box<[u8]>, usize>>);
 

@@ -13,7 +13,7 @@ use crate::native::free;
 /// Released instances kept for each model.
 const KEPT: usize = 1024;
 
-/// Releases inside releases before the rest is put off: a chain of embedded documents may be of any length.
+/// How deep releases are nested before the rest is put off: a chain of embedded documents may be of any length.
 const DEEPEST: usize = 100;
 
 struct Later {

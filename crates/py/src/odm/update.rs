@@ -106,14 +106,14 @@ impl Update {
         append(&mut self.unset, 0x02, path, b"\x01\0\0\0\0");
     }
 
-    /// Requires that a value is still what it was, unless that is sure.
+    /// Requires that a stored value has not changed, unless another guard does.
     fn guard(&mut self, path: &[u8], was: Option<&Element<'_>>) {
         if !self.rules.is_guarded {
             self.guard.equals(path, was);
         }
     }
 
-    /// Appends to a list, or makes one; one more time where an earlier try may have done so.
+    /// Appends to a list, or makes one; requires an unchanged list if an earlier try may have appended already.
     fn append(&mut self, path: &[u8], was: Option<&Element<'_>>, items: &[Element<'_>]) {
         if self.is_uncertain {
             self.guard(path, was);
@@ -121,8 +121,8 @@ impl Update {
         each(&mut self.push, path, items.iter());
     }
 
-    /// Replaces a list by one that was made of it, only while the stored list is still that one; an assigned list that
-    /// has nothing of it replaces the stored value.
+    /// Replaces a list. One that was made of the former list requires that this is still stored; an assigned list
+    /// without any of its elements replaces whatever is stored.
     fn replace(&mut self, path: &[u8], was: &Element<'_>, is: &Element<'_>) {
         if !self.rules.is_assigned || has_common(was.value, is.value) {
             self.guard(path, Some(was));

@@ -85,7 +85,7 @@ pub(crate) struct Queued {
     pub(crate) at: (Option<Address>, u32),
     /// Its ticket: those before it in the queue have smaller ones.
     pub(crate) since: u64,
-    /// Whether its turn had come, though it may have lost the connection before it went on: others were served meanwhile.
+    /// Whether its turn had come. It may have lost the connection before it went on, as others were served meanwhile.
     pub(crate) was_granted: bool,
 }
 
@@ -261,7 +261,7 @@ fn flow_of(
         ledger: Rc::clone(ledger),
         chance,
         end: EPOCH + ms(plan.end),
-        // A world that waits for DNS lasts long.
+        // A world that waits for DNS lasts long, so its clients act seldom.
         pace: if plan.srv.is_some() { 40 } else { 1 },
         has_delayed: plan.members.iter().any(|(duty, _)| *duty == Duty::Delayed),
         has_exhaust: plan.routers == 0,

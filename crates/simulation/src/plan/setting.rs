@@ -9,7 +9,7 @@ use crate::server::login::REAUTHENTICATION_REQUIRED;
 use crate::server::member::Mischief;
 use crate::server::set::{LARGEST, NEWEST_WIRE};
 
-/// What servers are like, in few worlds.
+/// Traits of the servers that only a few worlds change.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The newest wire version that members speak.

@@ -1,5 +1,5 @@
-//! Users: SCRAM as a server does it, with arithmetic of its own; of other mechanisms the order of their messages. There is
-//! one user, whom every member knows, or none.
+//! Users: SCRAM as a server does it, with arithmetic of its own; of other mechanisms only the order of their messages.
+//! There is one user, which every member knows, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;

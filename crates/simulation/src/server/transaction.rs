@@ -36,7 +36,7 @@ impl Set {
                 return self.refuse(number, line, request, WRITE_CONFLICT);
             }
             if let Some(known) = self.members[number].transactions.get_mut(&session) {
-                // What it wrote before, it sees.
+                // A transaction sees its own writes.
                 let earlier = known.writes.iter().rev().find(|write| (write.collection, write.key) == key);
                 if let (Some(earlier), Ok(Some(add))) = (earlier, document.get_i64_lenient("add")) {
                     write.value = earlier.value.map(|value| value + add);

@@ -39,7 +39,7 @@ pub(super) async fn fetch(place: &mut Place) {
     }
 }
 
-/// Returns the chunks of a batch: of each document its data, or what was laid aside.
+/// Returns the chunks of a batch: each document's data, in its place or laid aside.
 fn chunks_of(ending: &Ending) -> Vec<Vec<u8>> {
     let Some(body) = ending.document() else { return Vec::new() };
     let laid = body.get_binary(LAID).ok().flatten().map(|bytes| read_laid(bytes.bytes)).unwrap_or_default();

@@ -21,7 +21,7 @@ _SETTINGS = {"read_concern", "read_preference", "write_concern"}
 
 @dataclass(slots=True)
 class ClassBody:
-    """The annotated names of a class statement, by what they become."""
+    """The annotated names of a class statement: fields, inverses and private attributes."""
 
     annotations: dict[str, Any]
     fields: dict[str, FieldInfo] = field(default_factory=dict)

@@ -331,7 +331,7 @@ class Refs(Generic[T], RefsTwins[T]):
     def all(self) -> list[T]:
         """Return the documents in order; fetch those that are needed. Documents that do not exist are left out.
 
-        After `include()` they are those that it fetched, and nothing is sent.
+        After `include()` nothing is sent, since it has fetched them.
         """
         if self._is_complete():
             found_before: Any = self._chosen()

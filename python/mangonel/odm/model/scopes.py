@@ -26,7 +26,7 @@ def inherit_scopes(cls: Any, namespace: dict[str, Any]) -> None:
 
 
 def _joined(cls: Any, scopes: list[Any]) -> Callable[[Any], Any]:
-    """Return the scope that applies several, those of bases first."""
+    """Return one scope that applies all of these, the bases' first."""
     bound = [scope.__get__(None, cls) if hasattr(scope, "__get__") else scope for scope in scopes]
 
     def joined(query: Any) -> Any:

@@ -69,7 +69,7 @@ def decode(shape: Any, data: bytes, tz_aware: bool, origin: Any = None) -> Any:
 
 
 def core_shape(shape: Any, options: CodecOptions[Any]) -> _core.DocumentShape:
-    """Return a shape for the driver's cursors; `options`: those of the collection, whose conversions hold."""
+    """Return a shape for the driver's cursors, with the conversions of the collection's codec options."""
     asked = conversions(options)
     if is_model(shape):
         return _core.odm_shape(shape.__model__, None, not shape.__is_document__, asked)

@@ -257,7 +257,7 @@ async def reference_flow(
 
 
 def _window(node: Node, query: Any) -> tuple[bool, int, int | None] | None:
-    """Return the order and limits of a `Refs`; refuse those of a single reference, and of one in a container."""
+    """Return the order and limits of a `Refs`; refuse them for a single reference, and for one in a container."""
     options = query._options
     sort, skip, limit = options.get("sort"), options.get("skip") or 0, options.get("limit")
     field = node.link._field()

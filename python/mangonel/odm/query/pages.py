@@ -248,7 +248,7 @@ _RANKS = {
 
 
 def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
-    """Return alternatives that together match the values after this one in one key, of any type."""
+    """Return conditions on a key; together, as alternatives, they match all values that sort after this one."""
     rank = _rank(value)
     is_nan = isinstance(value, float) and math.isnan(value)
     found: list[dict[str, Any]] = []

@@ -442,9 +442,10 @@ MOST_IDS = 50_000
 
 
 async def filters_flow(request: Request, *, by_id: bool = False) -> list[dict[str, Any]]:
-    """Return filters that together match a query's documents: its own, or, for a window (or `by_id`), those of its ids.
+    """Return filters that together match a query's documents: the query's own filter, or filters by their ids.
 
-    A window needs a step of its own; documents that no longer match the query by then are left alone.
+    A query with a limit, skip or join needs the ids, as does `by_id`. They are read first; documents that no longer
+    match the query by then are left alone.
     """
     if not (by_id or request.query._joins or is_windowed(request.query)):
         return [request.filter]

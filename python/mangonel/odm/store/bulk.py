@@ -64,7 +64,7 @@ class _Write:
         return "update" if self.insert is None else "insert"
 
     def gone(self, missing: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Return those of the missing ids that its references name, by field."""
+        """Return the missing ids that its references name, by field."""
         found: dict[str, list[Any]] = {}
         for field, ids in self.wanted:
             known = set(map(repr, missing.get(field.key, ())))
@@ -97,7 +97,7 @@ class _Write:
 
 
 def _give_back(writes: list[_Write], outcome: bool | None) -> None:
-    """Make the changes of a bulk write pending again; None: what was not refused may be stored."""
+    """Make the changes of a bulk write pending again; `outcome` None: those that were not refused may be stored."""
     for write in writes:
         _core.odm_settle(write.document, outcome if write.is_stored else write.is_stored)
 

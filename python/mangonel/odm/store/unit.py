@@ -107,7 +107,7 @@ class Unit(Transaction):
         await self._end_flow(kind, port)
 
     def _is_whole(self) -> bool:
-        """Whether everything that the unit sends is what it collected, so that it can be sent again."""
+        """Whether the unit has sent nothing but what it collected, so that it can be sent again."""
         return self._outer is None and not self._is_doomed and self._session._handle.is_starting
 
     async def _run_flow(self, port: Any) -> None:

@@ -78,7 +78,7 @@ impl Socket {
         Socket { fd, until, reply_timeout: if is_limited { None } else { timeout } }
     }
 
-    /// Starts the reply's time.
+    /// Starts the time limit of the reply.
     pub fn await_reply(&mut self) {
         if let Some(timeout) = self.reply_timeout.take() {
             self.until = Some(Instant::now() + timeout);
