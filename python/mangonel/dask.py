@@ -10,6 +10,7 @@ fetched alone. Credentials are never pickled: workers have them from the environ
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ def read(
     connect: Callable[[], object] | str | None = None,
 ) -> Any:
     """Return the documents of a query as a `dask.dataframe.DataFrame`. Columns have pandas' Arrow types.
+
+    The documents are read whenever the frame is computed. Two frames never share rows; `persist()` one to read it once.
 
     Args:
         collection: a collection of the blocking face.
@@ -73,12 +76,14 @@ class _ReadPart:
 
     def __init__(self, reader: PartReader) -> None:
         self._reader = reader
+        # Of this read alone: for frames of one name, Dask returns rows that it holds, and documents may have changed.
+        self._token = os.urandom(16).hex()
 
     def __call__(self, part: Any, columns: Sequence[str] | None = None) -> Any:
         return _pandas_of(self._reader.table(part, columns))
 
     def __dask_tokenize__(self) -> Any:
-        return self._reader.fields, self._reader.on_invalid
+        return self._token
 
 
 def _pandas_of(table: Any) -> Any:

@@ -14,6 +14,15 @@ def dying(frame):
     return frame
 
 
+def sees_what_is_new(database):
+    """Fail unless a frame has documents that came after another one of the same collection was computed."""
+    kept = []
+    for count in (1, 2):
+        database.new.insert_one({"_id": count})
+        kept.append(read(database.new).persist())
+        assert [len(frame) for frame in kept] == list(range(1, count + 1))
+
+
 def main():
     _, database, _ = started()
     _parts_of_tables.PartReader = DyingReader
@@ -33,6 +42,7 @@ def main():
         chosen = frame[["n"]]
         assert int(chosen["n"].sum().compute()) == sum(range(len(table)))
 
+        sees_what_is_new(database)
         dying_once = frame.map_partitions(dying, meta=frame._meta)
         assert write(dying_once, database.once, once="job") <= len(table)
         stored(database.once)
