@@ -150,6 +150,7 @@ def test_dataset_has_the_methods_of_pyarrow(rows: tuple[Any, Asked], sent: Asked
     assert sum(batch.num_rows for batch in dataset.to_batches(batch_size=500)) == ROWS
     assert max(batch.num_rows for batch in dataset.to_batches(batch_size=500)) <= 500
     assert dataset.replace_schema({"n": int}).to_table().column_names == ["n"]
+    assert dataset.replace_schema({}).count_rows() == dataset.replace_schema({}).to_table().num_rows == ROWS
     assert pl.scan_pyarrow_dataset(dataset).filter(pl.col("n") == 7).collect().height == ROWS // 100
     assert dataset.to_table(filter=few).to_pandas()["city"].unique().tolist() == ["Oslo"]
     with pytest.raises(KeyError, match="expected names of columns"):
