@@ -147,3 +147,8 @@ def test_a_server_that_is_silent_is_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         report = look(f"mongodb://127.0.0.1:{silent.getsockname()[1]}", timeout=0.3)
     assert failures(report) == ["hello-no-answer"]
+
+
+def test_what_is_no_connection_string_is_refused() -> None:
+    with pytest.raises(TypeError, match='expected a connection string for "uri", got int'):
+        look(27017)  # type: ignore[arg-type]

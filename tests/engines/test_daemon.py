@@ -43,7 +43,7 @@ def test_what_stands_is_printed_reached_and_ended(where, tmp_path, capsys):
             client.admin.command("ping")
 
     assert main(["lab", "up", "--latency", "5"]) == 0
-    assert "stood already" in capsys.readouterr().err
+    assert "were running already" in capsys.readouterr().err
     assert content(where) == found
     assert main(["lab", "up"]) == 1
     assert "lab down" in capsys.readouterr().err
@@ -52,7 +52,7 @@ def test_what_stands_is_printed_reached_and_ended(where, tmp_path, capsys):
     assert lives(found) == [False] * 3
     assert not os.path.exists(found["data"])
     assert main(["lab", "down"]) == 0
-    assert "nothing stands" in capsys.readouterr().err
+    assert "no servers are running" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["mangonel"]
 
 

@@ -7,6 +7,7 @@ import datetime
 import io
 import json
 import os
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -464,3 +465,14 @@ def test_a_write_concern_that_is_not_reached_is_an_error(
         with pytest.raises(BulkWriteError) as raised:
             import_jsonl(rows, path, skip_errors=True)
     assert raised.value.details["writeConcernErrors"]
+
+
+@pytest.mark.parametrize("work", [export_jsonl, import_jsonl])
+def test_zstandard_that_python_cannot_read_says_what_to_install(
+    database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: Any
+) -> None:
+    for name in ("compression.zstd", "backports.zstd"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (tmp_path / "rows.jsonl.zst").touch()
+    with pytest.raises(ImportError, match=r"needs Python 3\.14, or: pip install backports\.zstd"):
+        work(database.rows, tmp_path / "rows.jsonl.zst")

@@ -231,6 +231,7 @@ def test_mongod_that_ends_at_start_shows_its_last_words(tmp_path: Path) -> None:
     [
         ({"replica_set": -1}, "expected replica_set from 0"),
         ({"port": 70_000}, "expected a port from 0"),
+        ({"port": "27017"}, "expected a port from 0 .* got '27017'"),
         ({"tls": {"CAFile": "x"}}, "expected certificateKeyFile in tls"),
         ({"tls": {"certificate": "x"}}, "unknown key 'certificate' in tls"),
     ],

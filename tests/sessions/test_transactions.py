@@ -203,6 +203,25 @@ def test_commit_of_unknown_result_is_sent_until_it_is_known(face: Face) -> None:
         face.wait(client.close())
 
 
+def test_coroutine_function_is_refused_where_nothing_would_run_it(
+    face: Face, client: Any, collection: Any
+) -> None:
+    if face.is_async:
+        pytest.skip("asyncio awaits it")
+    ran = []
+
+    async def insert(session: Any) -> None:
+        ran.append(collection.insert_one({}, session=session))
+
+    session = client.start_session()
+    with pytest.raises(
+        TypeError, match=r"without async .*, got 'insert', which returns a coroutine; use Async"
+    ):
+        session.with_transaction(insert)
+    assert not session.in_transaction
+    assert ran == []
+
+
 def test_cancelled_callback_aborts(face: Face, client: Any, collection: Any) -> None:
     if not face.is_async:
         pytest.skip("only a task can be cancelled")

@@ -65,11 +65,11 @@ LINES: dict[str, tuple[int, str]] = {
     "odm check mongodb://localhost shop_models": (2, "expected the name of a database"),
     "odm schema shop_models": (0, ""),
     "odm schema no_such": (2, "got none called 'no_such'"),
-    "admin shop_models": (1, "pip install mangonel[websessions]"),
+    "admin shop_models": (1, 'pip install "mangonel[websessions]"'),
     **{
         "websessions {0} {2} {1}".format(*action.partition(" ")[::2], uri).strip(): (
             1,
-            "pip install mangonel[websessions]",
+            'pip install "mangonel[websessions]"',
         )
         for action in ("setup", "purge", "stats", "list x", "revoke x", "export x")
         for uri in (DEAD, "redis://127.0.0.1:1/0")
@@ -81,7 +81,7 @@ LINES: dict[str, tuple[int, str]] = {
     f"lab doctor {DEAD}": (1, "cannot be reached"),
     "lab doctor": (1, NO_MONGOD),
     "lab up": (1, NO_MONGOD),
-    "lab down": (0, "nothing stands"),
+    "lab down": (0, "no servers are running"),
     "lab list": (0, ""),
     **{
         f"lab {name}": (2, f"cannot read {NOWHERE}: No such file or directory\n")

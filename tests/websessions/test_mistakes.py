@@ -42,8 +42,28 @@ from mangonel.websessions.stores.urls import open_blocking, open_store
             "expected clear_site_data as one line of printable ASCII",
         ),
         (
+            lambda: WebSessions("memory:", clear_site_data="cache"),
+            "expected clear_site_data .* as '\"cache\", \"storage\"', got 'cache'",
+        ),
+        (
             lambda: WebSessions("memory:", cookie=Cookie(cache_control="private\nX: y")),
             "expected cache_control as one line",
+        ),
+        (
+            lambda: WebSessions("memory:", secure="no"),
+            "expected secure to be True or False, got 'no'",
+        ),
+        (
+            lambda: WebSessions("memory:", events="log"),  # type: ignore[arg-type]
+            "expected events as a function, got str",
+        ),
+        (
+            lambda: WebSessions("memory:", users=Users(devices=True, on_theft="mail")),  # type: ignore[arg-type]
+            "expected on_theft as a function, got str",
+        ),
+        (
+            lambda: WebSessions("memory:", max_per_user="10"),
+            "expected max_per_user as a number above zero, got '10'",
         ),
         (lambda: WebSessions(None), "expected a store's URL or a store, got NoneType"),
         (

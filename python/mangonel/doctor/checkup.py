@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from mangonel._arguments import expect
 from mangonel.doctor import advice, deployment, login, names, reach
 from mangonel.doctor.report import Finding, Report
 from mangonel.doctor.sight import Sight
@@ -43,7 +44,7 @@ def examine(
         >>> [finding.remedy for finding in report.findings if finding.status == "failure"]
         []
     """
-    report = Report(masked(uri), listener)
+    report = Report(masked(expect("uri", uri, str, "a connection string")), listener)
     target = read_target(uri, report)
     if target is None or not names.resolve_seeds(target, report, timeout):
         return report

@@ -54,4 +54,7 @@ def _zstd() -> Any:
     import importlib
 
     name = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    return importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"{error}; .zst needs Python 3.14, or: pip install backports.zstd") from error

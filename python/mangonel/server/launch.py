@@ -75,7 +75,7 @@ def start(
     if not isinstance(replica_set, int) or not 0 <= replica_set <= 50:
         raise ValueError(f"expected replica_set from 0 (a standalone) to 50 members, got {replica_set!r}")
     last = 65_535 - max(replica_set - 1, 0)
-    if not 0 <= port <= last:
+    if not isinstance(port, int) or not 0 <= port <= last:
         raise ValueError(f"expected a port from 0 (any free one) to {last}, got {port!r}")
     if sys.platform == "win32":
         raise ServerError("expected Linux or macOS, got Windows: start mongod by hand there, and use its URI")

@@ -11,7 +11,7 @@ from __future__ import annotations
 try:
     import msgspec as _msgspec  # noqa: F401
 except ImportError as error:
-    raise ImportError("websessions need the package msgspec: pip install mangonel[websessions]") from error
+    raise ImportError('websessions need the package msgspec: pip install "mangonel[websessions]"') from error
 
 from mangonel.websessions.checked_settings import new_key
 from mangonel.websessions.devices import Device

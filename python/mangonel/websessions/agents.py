@@ -21,7 +21,9 @@ def check_parser() -> None:
     try:
         import ua_parser  # noqa: F401  # only whether it is there
     except ImportError as error:
-        raise UsageError("devices=True needs the package ua-parser: pip install mangonel[devices]") from error
+        raise UsageError(
+            'devices=True needs the package ua-parser: pip install "mangonel[devices]"'
+        ) from error
 
 
 @lru_cache(maxsize=1024)

@@ -100,7 +100,9 @@ class CheckedSettings(Generic[Data]):
         signing, sealing = keys_of(protection.sign, "sign"), keys_of(protection.seal, "seal")
         self._signing = _bytes(signing)
         self.has_devices = users.devices
-        self.place, self.on_new_device, self.on_theft = users.place, users.on_new_device, users.on_theft
+        self.place = _function(users.place, "place")
+        self.on_new_device = _function(users.on_new_device, "on_new_device")
+        self.on_theft = _function(users.on_theft, "on_theft")
         _check_devices(users, is_stateless)
         self.use_cookie(cookie)
         self.codec = codec_named(content.codec)
@@ -133,16 +135,16 @@ class CheckedSettings(Generic[Data]):
         self.timeout = seconds(outages.timeout, "timeout")
         self.on_store_error = one_of(outages.on_store_error, "on_store_error", ("raise", "anonymous"))
         self.save_on_error = outages.save_on_error
-        self.max_per_user = users.max_per_user
-        if self.max_per_user is not None and not callable(self.max_per_user) and self.max_per_user < 1:
-            raise UsageError(f"expected max_per_user above zero, got {self.max_per_user}")
+        self.max_per_user = most = users.max_per_user
+        if not (most is None or callable(most) or (isinstance(most, int) and most > 0)):
+            raise UsageError(f"expected max_per_user as a number above zero, got {most!r}")
         self.over_limit = one_of(users.over_limit, "over_limit", ("evict-oldest", "refuse"))
         self.clock = clock
         self._guessing = abuse.Guessing(
             protection.guess_limit, seconds(protection.guess_window, "guess_window")
         )
         self.listens = events is not None
-        self._tell = events or to_logging(everything=False)
+        self._tell = _function(events, "events") or to_logging(everything=False)
         self._was_told_insecure = False
         self.epochs_apart = users.epochs is not None
 
@@ -158,6 +160,8 @@ class CheckedSettings(Generic[Data]):
         Example:
             >>> WebSessions("memory:").use_cookie(Cookie(samesite="Strict"))
         """
+        if not isinstance(cookie.secure, int):
+            raise UsageError(f"expected secure to be True or False, got {cookie.secure!r}")
         self.cookie = CookiePolicy(
             cookie,
             sign=self._signing,
@@ -444,6 +448,17 @@ def checked(sessions: Any, where: str) -> Any:
             + ("; a store's URL goes into WebSessions" if isinstance(sessions, str) else "")
         )
     return sessions
+
+
+def _function(value: Any, name: str) -> Any:
+    """Return a setting that is a function or None.
+
+    Raises:
+        UsageError: it cannot be called.
+    """
+    if value is not None and not callable(value):
+        raise UsageError(f"expected {name} as a function, got {type(value).__name__}")
+    return value
 
 
 def _checked_size(most: Any) -> int:

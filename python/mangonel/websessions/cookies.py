@@ -209,7 +209,9 @@ def _signature(key: bytes, token: str) -> str:
 
 
 def _check_field(name: str, value: str) -> None:
-    if not isinstance(value, str) or not _FIELD.fullmatch(value):
+    # Browsers ignore a word without quotes.
+    is_bare = name == "clear_site_data" and value != "" and '"' not in str(value)
+    if not isinstance(value, str) or not _FIELD.fullmatch(value) or is_bare:
         example = '\'"cache", "storage"\'' if name == "clear_site_data" else '"no-store" or "private"'
         raise UsageError(f"expected {name} as one line of printable ASCII, as {example}, got {value!r}")
 

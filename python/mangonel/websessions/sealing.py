@@ -53,7 +53,7 @@ class KeyRing:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
         except ImportError as error:
             raise UsageError(
-                "sealing needs the package cryptography: pip install mangonel[sealing]"
+                'sealing needs the package cryptography: pip install "mangonel[sealing]"'
             ) from error
         if not keys:
             raise UsageError("expected at least one sealing key; secrets.token_bytes(32) makes one")

@@ -349,7 +349,7 @@ class _ClientSession:
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            TypeError: `callback` cannot be called. Nothing was sent.
+            TypeError: `callback` cannot be called, or is a coroutine function on the blocking face. Nothing was sent.
             Exception: raised by `callback`, after the transaction was aborted; or the error of the commit.
             NetworkTimeout: the time is over; its cause is the last error.
 
@@ -385,6 +385,8 @@ class _ClientSession:
             self._keeps_limit = is_in_block()
             try:
                 result = await self._port.call(callback, self)
+                if not self._port.is_async:
+                    _expect_no_coroutine(callback, result)
             except BaseException as error:
                 if self._handle.in_transaction:
                     await self._abort_flow()
@@ -447,6 +449,19 @@ class _ClientSession:
 def _is_timestamp(value: Any) -> bool:
     # A value of another `bson` package is accepted too.
     return getattr(value, "_type_marker", None) == _TIMESTAMP_MARKER
+
+
+def _expect_no_coroutine(callback: Any, result: Any) -> None:
+    """Raise TypeError for a callback whose work nothing would run."""
+    from types import CoroutineType
+
+    if isinstance(result, CoroutineType):
+        result.close()
+        name = getattr(callback, "__name__", callback)
+        raise TypeError(
+            f"expected a function without async for the blocking face, got {name!r}, which returns a coroutine; "
+            "use AsyncMongoClient, or drop async and await"
+        )
 
 
 def _timed_out(error: BaseException) -> NetworkTimeout:

@@ -204,14 +204,14 @@ def up_command(options: argparse.Namespace) -> int:
     for name, uri in found.uris.items():
         print(f"{name.ljust(width)}  {uri}")
     if not is_new:
-        print("they stood already", file=sys.stderr)
+        print("they were running already", file=sys.stderr)
     print("`mangonel lab run URI` plays there, `mangonel lab down` ends them", file=sys.stderr)
     return 0
 
 
 def down_command(options: argparse.Namespace) -> int:
     """Stop the servers that `up` started; without any, report that and succeed."""
-    print("ended" if daemon.down(daemon.folder()) else "nothing stands", file=sys.stderr)
+    print("ended" if daemon.down(daemon.folder()) else "no servers are running", file=sys.stderr)
     return 0
 
 

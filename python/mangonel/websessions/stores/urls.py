@@ -219,7 +219,7 @@ def _opened(url: str, function: str) -> Any:
         extra = EXTRAS.get(name or "")
         if extra is None:
             raise
-        raise UsageError(f"{error}; the {name} store comes with: pip install mangonel[{extra}]") from error
+        raise UsageError(f'{error}; the {name} store comes with: pip install "mangonel[{extra}]"') from error
     opener: Any = getattr(module, function, None)
     if opener is None:
         side = "event loops" if function == "from_url" else "threads, as Flask's and WSGI's"
