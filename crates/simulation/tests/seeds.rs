@@ -1,4 +1,4 @@
-//! Some hundred seeds, each a few seconds of clients, servers, network and what happens to them; `make rest-seeds` plays a
+//! Some hundred seeds, each a few seconds of clients, servers, network and what happens to them; `make rest-seeds` plays some
 //! thousand.
 
 use mangonel_simulation::picture::draw;
@@ -7,9 +7,9 @@ use mangonel_simulation::queue::ms;
 use mangonel_simulation::server::stranger::Stranger;
 use mangonel_simulation::{Plan, play};
 
-/// How many are played: a thousand, or as many as MANGONEL_SEEDS says.
+/// How many are played: five hundred, or as many as MANGONEL_SEEDS says.
 fn seeds() -> u64 {
-    std::env::var("MANGONEL_SEEDS").map_or(1000, |count| count.parse().expect("a number"))
+    std::env::var("MANGONEL_SEEDS").map_or(500, |count| count.parse().expect("a number"))
 }
 
 /// Seeds that failed once. Each fault has its own test, too, since a seed stands for another run once the world learns
@@ -43,9 +43,16 @@ const KEPT: &[u64] = &[
     1795863076201694,
 ];
 
+/// What the seeds break; each tenth has to be played the same again.
 fn failures(seeds: impl Iterator<Item = u64>) -> Vec<String> {
     let failed = seeds.filter_map(|seed| {
-        let (report, _) = play(&Plan::new(seed), false);
+        let (mut report, _) = play(&Plan::new(seed), false);
+        if seed % 10 == 0 {
+            let again = play(&Plan::new(seed), false).0;
+            if (report.hash, report.operations) != (again.hash, again.operations) {
+                report.violations.push("it is played otherwise when it is played again".into());
+            }
+        }
         let violations = report.violations.join("; ");
         (!violations.is_empty()).then(|| format!("make simulate SEED={seed}: {violations}"))
     });
@@ -65,14 +72,6 @@ fn every_promise_holds_in_the_second_half_of_the_seeds() {
 #[test]
 fn every_promise_holds_in_seeds_that_failed_once() {
     assert_eq!(failures(KEPT.iter().copied()), Vec::<String>::new());
-}
-
-#[test]
-fn a_seed_is_played_the_same_again() {
-    for seed in (1..=seeds()).step_by(10) {
-        let (once, again) = (play(&Plan::new(seed), false).0, play(&Plan::new(seed), false).0);
-        assert_eq!((once.hash, once.operations), (again.hash, again.operations), "seed {seed}");
-    }
 }
 
 #[test]
@@ -102,6 +101,8 @@ fn a_transaction_that_its_clients_one_server_refuses_to_end_may_take_all_the_tim
     (options.topology.is_direct, options.topology.seeds) = (true, vec![address(0)]);
     (options.timeout, options.server_selection_timeout) = (Some(ms(20_000)), ms(400));
     client.workers = vec![Work::Transfer];
+    // The further the members, the fewer the attempts of a minute.
+    plan.latency.iter_mut().flatten().for_each(|microseconds| *microseconds = 2_000);
     (plan.clients, plan.end) = (vec![client], 400);
     // It is a secondary from then on.
     plan.faults = vec![Fault { at: 300, kind: Kind::StepDown }];
