@@ -14,9 +14,9 @@ face = faces("blocking", "asyncio")
 
 
 @pytest.fixture
-def client(face: Face, server: Server) -> Any:
-    """A client of `server` on the face under test."""
-    return face.client(server.uri)
+def client(face: Face, server: Server, kept_clients: dict[tuple[str, str], Any]) -> Any:
+    """A client of `server` on the face under test, one for all tests of a file."""
+    return face.kept_client(kept_clients, server.uri)
 
 
 @pytest.fixture

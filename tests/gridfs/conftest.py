@@ -48,9 +48,11 @@ def database_name(standalone: Server) -> str:
 
 
 @pytest.fixture
-def database(face: Face, standalone: Server, database_name: str) -> Any:
+def database(
+    face: Face, standalone: Server, database_name: str, kept_clients: dict[tuple[str, str], Any]
+) -> Any:
     """A fresh database on the face under test."""
-    return face.client(standalone.uri)[database_name]
+    return face.kept_client(kept_clients, standalone.uri)[database_name]
 
 
 @pytest.fixture

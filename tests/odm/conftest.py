@@ -29,9 +29,15 @@ face = tools.faces.faces("blocking", "asyncio", kind=Face)
 
 
 @pytest.fixture
-def db(server: Server, database_name: str, face: Face) -> Iterator[Connection]:
-    """The default connection of models, to a database that only this test uses."""
+def db(
+    server: Server, database_name: str, face: Face, kept_clients: dict[tuple[str, str], Any]
+) -> Iterator[Connection]:
+    """The default connection of models, to a database that only this test uses; its client is that of the file."""
     made = connect(server.uri, database=database_name)
+    lent = face.kept_client(kept_clients, server.uri)
+    made.clients._made[face.is_async][None] = lent
     yield made
+    if made.clients._made[face.is_async].get(None) is lent:
+        del made.clients._made[face.is_async][None]
     made.close()
     face.wait(made.aclose())

@@ -67,6 +67,14 @@ class Face:
         self.clients.append(client)
         return client
 
+    def kept_client(self, kept: dict[tuple[str, str], Any], uri: str) -> Any:
+        """Return the client of this face that the tests of a file share; `kept` is the fixture `kept_clients`."""
+        place = self.name, uri
+        # A test may have closed it.
+        if place not in kept or kept[place]._core.is_closed:
+            kept[place] = (AsyncMongoClient if self.is_async else MongoClient)(uri)
+        return kept[place]
+
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop, which runs from now on."""
