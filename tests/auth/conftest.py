@@ -45,26 +45,6 @@ def guarded() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def guarded_set() -> Iterator[Server]:
-    """A replica set of three whose members authenticate by a key file; shared by the tests of a file.
-
-    Three idle members take as much CPU as eight standalones.
-    """
-    with start(replica_set=3, auth=ROOT) as server:
-        keep_primary(server)
-        yield server
-
-
-def keep_primary(server: Server) -> None:
-    """Wait ten seconds for a member, as in production, so that a busy machine is no reason for an election."""
-    with MongoClient(server.uri) as client:
-        config = client.admin.command("replSetGetConfig")["config"]
-        config["version"] += 1
-        config["settings"]["electionTimeoutMillis"] = 10_000
-        client.admin.command("replSetReconfig", config)
-
-
 def uri(server: Server, user: str, password: str, path: str = "", **options: Any) -> str:
     """The URI of a user at a guarded standalone."""
     given = "&".join(f"{name}={value}" for name, value in options.items())

@@ -99,18 +99,6 @@ def test_a_server_without_compression_is_talked_to_plainly(face: Face, plain: Se
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS)
-def test_users_and_replica_sets_go_together_with_compression(
-    face: Face, guarded_set: Server, compressor: str
-) -> None:
-    client = face.client(guarded_set.uri, compressors=compressor)
-    orders = client.shop[f"{face.name}_{compressor}"]
-    for number in range(5):
-        face.run(lambda number=number: orders.insert_one({"_id": number, "text": TEXT}))
-    assert len(face.collect(orders.find(batch_size=2))) == 5
-    face.run(orders.drop)
-
-
-@pytest.mark.parametrize("compressor", COMPRESSORS)
 def test_exhaust_cursors_read_compressed_replies(
     blocking_face: Face, packer: Server, compressor: str
 ) -> None:

@@ -9,7 +9,6 @@ import pymongo
 import pytest
 
 from auth.conftest import ROOT, USERS, uri
-from mangonel import ReadPreference
 from mangonel.errors import ConfigurationError, OperationFailure
 from mangonel.server import Server, start
 from tools.faces import TIMEOUT, Face
@@ -146,18 +145,6 @@ def test_many_operations_at_once_all_get_in(face: Face, guarded: Server) -> None
     client = face.client(uri(guarded, "both", USERS["both"][0]))
     started = [face.start(lambda: client.shop.orders.find_one()) for _ in range(50)]
     assert [future.result(TIMEOUT) for future in started] == [None] * 50
-
-
-def test_reads_and_writes_of_a_user_go_to_every_member_of_a_set_with_a_key_file(
-    face: Face, guarded_set: Server
-) -> None:
-    client = face.client(guarded_set.uri, w=3)
-    collection = client.shop[face.name]
-    face.run(lambda: collection.insert_one({"_id": 1}))
-    near = collection.with_options(read_preference=ReadPreference.NEAREST)
-    for _ in range(10):
-        assert face.run(lambda: near.find_one({"_id": 1})) == {"_id": 1}
-    assert face.run(lambda: collection.delete_one({"_id": 1})).deleted_count == 1
 
 
 def test_the_first_user_is_made_by_a_client_without_credentials(face: Face) -> None:

@@ -89,21 +89,16 @@ def test_restart_of_a_running_member_gives_a_new_process() -> None:
         eventually(lambda: deployment.members[0].state == "primary")
 
 
-def test_signals_to_an_ended_member_do_nothing() -> None:
-    with server.start() as deployment:
-        member = deployment.members[0]
-        member.kill()
-        member.kill()
-        member.stop()
-        member.pause()
-        member.resume()
-        assert not member.is_running
-
-
-def test_stopped_server_says_so() -> None:
+def test_signals_to_an_ended_member_do_nothing_and_a_stopped_server_says_so() -> None:
     deployment = server.start()
+    member = deployment.members[0]
+    member.kill()
+    member.kill()
+    member.stop()
+    member.pause()
+    member.resume()
+    assert not member.is_running
     deployment.stop()
-    assert not deployment.members[0].is_running
     assert deployment.primary is None
     with pytest.raises(server.ServerError, match="the server is stopped"):
-        deployment.members[0].restart()
+        member.restart()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,15 @@ def test_on_windows_one_is_told_to_start_mongod_by_hand(monkeypatch: pytest.Monk
     monkeypatch.setattr(launch.sys, "platform", "win32")
     with pytest.raises(server.ServerError, match="got Windows: start mongod by hand"):
         server.start()
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[server.Server, int]]:
+    """A standalone with parameters of its own, and the port that it was given."""
+    port = process.free_port()
+    parameters = {"enableTestCommands": 1, "ttlMonitorEnabled": False}
+    with server.start(port=port, set_parameters=parameters) as deployment:
+        yield deployment, port
 
 
 # A mongod burns more than half a second of processor time when it starts.
@@ -69,7 +79,9 @@ def test_temporary_data_is_removed_at_stop() -> None:
 
 
 @pytest.mark.parametrize("members", [0, *IN_THE_REST])
-def test_dbpath_keeps_data_and_ports(tmp_path: Path, members: int) -> None:
+def test_dbpath_keeps_data_and_ports_and_is_refused_to_another_kind_of_deployment(
+    tmp_path: Path, members: int
+) -> None:
     with server.start(members, dbpath=tmp_path / "data") as deployment:
         uri = deployment.uri
         with pymongo.MongoClient(uri, w=1, journal=False) as client:
@@ -78,32 +90,27 @@ def test_dbpath_keeps_data_and_ports(tmp_path: Path, members: int) -> None:
         assert deployment.uri == uri
         with pymongo.MongoClient(uri) as client:
             assert client.test.things.find_one() == {"_id": 1}
+    kind = f"a replica set of {members}" if members else "a standalone"
+    other = 0 if members else 1
+    expected = f"a replica set of {other}" if other else "a standalone"
+    with pytest.raises(server.ServerError, match=f"holds the data of {kind}; expected {expected}"):
+        server.start(other, dbpath=tmp_path / "data")
 
 
-def test_dbpath_of_another_kind_of_deployment_is_refused(tmp_path: Path) -> None:
-    server.start(dbpath=tmp_path).stop()
-    with pytest.raises(
-        server.ServerError, match="holds the data of a standalone; expected a replica set of 1"
-    ):
-        server.start(replica_set=1, dbpath=tmp_path)
+def test_server_listens_on_loopback_only(running: tuple[server.Server, int]) -> None:
+    wanted = f":{running[0].members[0].port:04X}"
+    listening = []
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(name).read_text().splitlines()[1:] if os.path.exists(name) else []:
+            _, local, _, state, *_ = line.split()
+            if local.endswith(wanted) and state == "0A":
+                listening.append(local)
+    assert listening == ["0100007F" + wanted]
 
 
-def test_server_listens_on_loopback_only() -> None:
-    with server.start() as deployment:
-        wanted = f":{deployment.members[0].port:04X}"
-        listening = []
-        for name in ("/proc/net/tcp", "/proc/net/tcp6"):
-            for line in Path(name).read_text().splitlines()[1:] if os.path.exists(name) else []:
-                _, local, _, state, *_ = line.split()
-                if local.endswith(wanted) and state == "0A":
-                    listening.append(local)
-        assert listening == ["0100007F" + wanted]
-
-
-def test_given_port_is_used() -> None:
-    port = process.free_port()
-    with server.start(port=port) as deployment:
-        assert deployment.members[0].port == port
+def test_given_port_is_used(running: tuple[server.Server, int]) -> None:
+    deployment, port = running
+    assert deployment.members[0].port == port
 
 
 def test_given_port_that_is_taken_is_an_error_which_names_it() -> None:
@@ -188,12 +195,8 @@ def test_user_is_made_by_the_member_that_is_primary_by_then(monkeypatch: pytest.
         assert client.shop.orders.insert_one({}).acknowledged
 
 
-def test_set_parameters_reach_mongod() -> None:
-    parameters = {"enableTestCommands": 1, "ttlMonitorEnabled": False}
-    with (
-        server.start(set_parameters=parameters) as deployment,
-        pymongo.MongoClient(deployment.uri) as client,
-    ):
+def test_set_parameters_reach_mongod(running: tuple[server.Server, int]) -> None:
+    with pymongo.MongoClient(running[0].uri) as client:
         found = client.admin.command("getParameter", 1, enableTestCommands=1, ttlMonitorEnabled=1)
         assert found["ttlMonitorEnabled"] is False
         fail_point = {"mode": {"times": 1}, "data": {"failCommands": ["ping"], "errorCode": 91}}
