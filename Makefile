@@ -74,8 +74,8 @@ run:    ## The five old comparisons and find_one against the peers, on one scree
 	@$(BIN)/python -m compileall -q python/mangonel    # as pip does for the peers
 	@$(BIN)/mangonel lab first -o target/lab
 
-# Tests wait for servers more than they work, so there are two workers for each core; each has servers of its own.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 2 * (os.cpu_count() or 1)))')
+# Tests wait for servers more than they work, so there are three workers for each core; each has servers of its own.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 3 * (os.cpu_count() or 1)))')
 # Longer faults, which are most of what a sample leaves out, come with deadlines: they get more of a processor each.
 FEWER ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 # Their data is kept in memory where there is room: it goes when they end, and nothing waits for a disk.

@@ -227,6 +227,8 @@ def database(server: Server) -> Iterator[str]:
     with MongoClient[Any](server.uri) as client:
         client.exits.things.insert_many([{"n": number} for number in range(50)])
         yield "exits"
+        # The server keeps a transaction that a program left open for a minute, and the drop would wait for it.
+        client.admin.command("killAllSessions", [])
         client.drop_database("exits")
 
 

@@ -22,6 +22,8 @@ from tools import official, target
 # are multiplied: a driver that does not keep its limits fails as before. 1 plays them as they are published.
 TIMED = "client-side-operations-timeout"
 TIMES = int(os.environ.get("MANGONEL_SPECIFICATION_TIMES", "8"))
+# Milliseconds from which a time counts as long.
+LONG = 200
 
 needs_folder = pytest.mark.skipif(folder() is None, reason=NO_FOLDER)
 needs_all = pytest.mark.skipif(
@@ -94,8 +96,30 @@ def test_unified_spec(
     if case.suite == TIMED:
         # The cases of the file are among what it shares.
         shared = {key: value for key, value in case.shared.items() if key != "tests"}
-        case = dataclasses.replace(case, test=_slower(case.test, TIMES), shared=_slower(shared, TIMES))
+        times = _times([case.test, shared])
+        case = dataclasses.replace(case, test=_slower(case.test, times), shared=_slower(shared, times))
     run_case(case, Face(load_driver(), face_name), find_deployment(deployment_name, case.suite))
+
+
+def _times(case: Any) -> int:
+    """Return by how much the times of a case are multiplied: by half of the usual where all of them are long."""
+    return TIMES if min(_found(case), default=0) < LONG else max(1, TIMES // 2)
+
+
+def _found(value: Any, is_time: bool = False) -> Iterator[float]:
+    """Yield the limits, delays and their expectations in a part of a case, but for 0, which is no limit."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _found(each, is_time or _is_time(key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _found(each, is_time)
+    elif is_time and type(value) in (int, float, Int64) and value:
+        yield value
+
+
+def _is_time(key: str) -> bool:
+    return key.endswith("MS") or key == "wtimeout"
 
 
 def _slower(value: Any, times: int, is_time: bool = False) -> Any:
@@ -103,10 +127,7 @@ def _slower(value: Any, times: int, is_time: bool = False) -> Any:
     if times == 1:
         return value
     if isinstance(value, dict):
-        return {
-            key: _slower(each, times, is_time or key.endswith("MS") or key == "wtimeout")
-            for key, each in value.items()
-        }
+        return {key: _slower(each, times, is_time or _is_time(key)) for key, each in value.items()}
     if isinstance(value, list):
         return [_slower(each, times, is_time) for each in value]
     return value * times if is_time and type(value) in (int, float, Int64) else value
@@ -126,6 +147,12 @@ def test_the_times_of_a_case_are_multiplied_and_nothing_else() -> None:
         "isMS": True,
     }
     assert _slower(case, 4) == slower
+
+
+def test_a_case_without_a_short_time_is_multiplied_by_half() -> None:
+    long = {"timeoutMS": 250, "data": [{"blockTimeMS": 350}], "n": 5, "none": {"timeoutMS": 0}}
+    assert _times(long) == max(1, TIMES // 2)
+    assert _times([long, {"wtimeout": 10}]) == _times({"n": 1}) == TIMES
 
 
 @pytest.mark.parametrize("names", [["one"], ["one", "two"], ["one", "two", "three"]], ids=len)

@@ -26,8 +26,8 @@ def test_long_tests_begin_first_and_those_that_need_calm_last():
 
     assert [item.path.partition("test_")[2] for item in items] == [
         "matrix.py",
-        "long.py",
         "case.py",
+        "long.py",
         "plain.py",
         "quick.py",
         "timed.py",
