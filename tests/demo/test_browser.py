@@ -22,7 +22,7 @@ from site_process import PASSWORD, Site, customer
 from mangonel import MongoClient, server
 from mangonel.errors import PyMongoError
 from mangonel.write_concern import WriteConcern
-from tools.browser import LOOKS, SIZES, THEMES, TIMEOUT_MS, Looks, faults_in
+from tools.browser import LOOKS, SIZES, THEMES, TIMEOUT_MS, Looks, faults_in, turn_of
 
 # Each page, and what is on it once its scripts have done their work.
 PAGES = {
@@ -400,16 +400,20 @@ def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
 
 
 @LOOKS
-def test_every_page_is_accessible_and_quiet(person: Any, shop: Any, looks: Looks) -> None:
+@pytest.mark.plays_a_sample
+def test_every_page_is_accessible_and_quiet(
+    person: Any, shop: Any, looks: Looks, pytestconfig: pytest.Config
+) -> None:
     shop.customers.insert_one(customer("A person with quite a long name, and a Title"))
     one = person()
     problems: list[str] = []
-    for path, content in PAGES.items():
+    for number, (path, content) in enumerate(PAGES.items()):
         if path == "/":
             one.log_in()
         one.page.goto(path)
         one.page.locator(content).first.wait_for()
-        problems += faults_in(one.page, f"demo-{path.strip('/') or 'live'}", looks)
+        seen = turn_of(number, looks, pytestconfig)
+        problems += faults_in(one.page, f"demo-{path.strip('/') or 'live'}", seen)
     assert problems == []
     assert one.problems == []
 

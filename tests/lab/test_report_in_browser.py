@@ -45,6 +45,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.plays_a_sample
 @pytest.mark.parametrize(
     ("size", "theme"),
     [
@@ -55,13 +56,15 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_the_brief_report_is_short_and_accessible_in_every_fold(
-    chromium: Any, brief: Path, size: str, theme: str
+    chromium: Any, brief: Path, size: str, theme: str, request: pytest.FixtureRequest
 ) -> None:
     width, height = SIZES[size]
     context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
     page = context.new_page()
     page.goto(brief.as_uri())
-    problems = faults(page, f"report-{size}-{theme}")
+    # What axe sees of it while all is folded, it sees again below.
+    is_sample = request.config.getoption("sample")
+    problems = [] if is_sample else faults(page, f"report-{size}-{theme}")
     tall = page.evaluate("document.documentElement.scrollHeight")
     leads = page.locator(".leads svg:visible").count()
     others = page.locator("svg:visible").count() - leads

@@ -18,7 +18,7 @@ from tools.needed import needed
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 THEMES = ("light", "dark")
 Looks = tuple[tuple[str, str], ...]
-# Pairs of these, so that each half has every size and every theme; a sample plays the first half.
+# Pairs of these, so that each half has every size and every theme; a sample plays the first half, by `turn_of`.
 LOOKS = pytest.mark.parametrize(
     "looks",
     [
@@ -50,6 +50,14 @@ def chromium() -> Iterator[Any]:
         browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+def turn_of(page: int, looks: Looks, config: pytest.Config) -> Looks:
+    """Return how a page is looked at: a sample looks at each in one way, and at the next one in another.
+
+    Axe takes a second for each look.
+    """
+    return (looks[page % len(looks)],) if config.getoption("sample") else looks
 
 
 def faults_in(page: Any, name: str, looks: Iterable[tuple[str, str]]) -> list[str]:

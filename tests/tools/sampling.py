@@ -33,7 +33,7 @@ SHARING = ("streams",)
 
 # Cases of one test. A table that has more was made by a program, and what one of its rows finds, others find too.
 # The cases of `each_once` are all taken: most of those are others' tables, such as the official cases.
-ENOUGH = 20
+ENOUGH = 12
 
 # Marks of tests that play a sample themselves.
 AGAIN = ("hypothesis", "plays_a_sample")
