@@ -108,8 +108,11 @@ struct Entry {
     value: *mut ffi::PyObject,
 }
 
-/// Bytes before the entries of a table for up to five of them.
-const SMALL_HEAD: usize = size_of::<Keys>() + 8;
+/// The entries that the smallest table has room for, which is that of most dicts.
+const SMALL_ROOM: usize = 5;
+
+/// All of the smallest table that stands before its entries: `Keys`, and eight indices of a byte.
+type SmallHead = [u64; 5];
 
 /// The table of a dict whose keys are all str, to be copied with other values.
 pub(super) struct Table {
@@ -182,15 +185,10 @@ pub(super) unsafe fn dict(
     // to fit into `room`. The empty dict's shared table loses the reference the dict had.
     unsafe {
         let dict = ffi::PyDict_New();
-        let keys = allocate(table.head + table.room * size_of::<Entry>());
+        let is_small = table.head == size_of::<SmallHead>();
+        let keys = if is_small { small_keys(table) } else { large_keys(table, values.len()) };
         if dict.is_null() || keys.is_null() {
             return give_up(dict, keys, values);
-        }
-        if table.head == SMALL_HEAD {
-            // The size of most tables; a constant size needs no call.
-            std::ptr::copy_nonoverlapping(table.keys.cast::<u8>(), keys.cast::<u8>(), SMALL_HEAD);
-        } else {
-            std::ptr::copy_nonoverlapping(table.keys.cast::<u8>(), keys.cast::<u8>(), table.head);
         }
         (*keys).version = 0;
         let from = table.keys.byte_add(table.head).cast::<Entry>();
@@ -199,9 +197,6 @@ pub(super) unsafe fn dict(
             let key = (*from.add(index)).key;
             ffi::Py_INCREF(key);
             to.add(index).write(Entry { key, value });
-        }
-        for index in values.len()..table.room {
-            to.add(index).write(Entry { key: std::ptr::null_mut(), value: std::ptr::null_mut() });
         }
         let object = dict.cast::<ffi::PyDictObject>();
         if COUNTS_EMPTY.load(Ordering::Relaxed) {
@@ -213,6 +208,50 @@ pub(super) unsafe fn dict(
             ffi::PyObject_GC_Track(dict.cast());
         }
         dict
+    }
+}
+
+/// Makes a table with the head of another one and zeros behind the entries, which the caller writes. Null: there is no
+/// memory.
+///
+/// # Safety
+/// The interpreter's lock must be held, and the table have room for so many entries.
+#[inline(always)]
+unsafe fn large_keys(table: &Table, entries: usize) -> *mut Keys {
+    // SAFETY: the memory is of the size that the head and `room` entries have; no more of it is written.
+    unsafe {
+        let keys = allocate(table.head + table.room * size_of::<Entry>());
+        if !keys.is_null() {
+            std::ptr::copy_nonoverlapping(table.keys.cast::<u8>(), keys.cast::<u8>(), table.head);
+            let rest = keys.byte_add(table.head).cast::<Entry>().add(entries);
+            std::ptr::write_bytes(rest, 0, table.room - entries);
+        }
+        keys
+    }
+}
+
+/// As `large_keys`, of a table with a `SmallHead`, without a call to copy and one to clear.
+///
+/// # Safety
+/// The interpreter's lock must be held, and the table have such a head.
+#[inline(always)]
+unsafe fn small_keys(table: &Table) -> *mut Keys {
+    const ENTRIES: usize = SMALL_ROOM * size_of::<Entry>();
+    // SAFETY: a table with such a head has room for `SMALL_ROOM` entries; the memory is of the size that both have, and is
+    // filled whole.
+    unsafe {
+        let keys = allocate(size_of::<SmallHead>() + ENTRIES);
+        if !keys.is_null() {
+            let (from, to) = (table.keys.cast::<SmallHead>(), keys.cast::<SmallHead>());
+            // Word by word: of a copy of the whole, the compiler makes the same call as in `large_keys`.
+            (*to)[0] = (*from)[0];
+            (*to)[1] = (*from)[1];
+            (*to)[2] = (*from)[2];
+            (*to)[3] = (*from)[3];
+            (*to)[4] = (*from)[4];
+            to.add(1).cast::<[u8; ENTRIES]>().write([0; ENTRIES]);
+        }
+        keys
     }
 }
 

@@ -65,6 +65,20 @@ pub(super) unsafe fn naive_datetime(millis: i64) -> *mut ffi::PyObject {
     }
 }
 
+/// Gives new memory the head of an object with one reference, which the caller owns.
+///
+/// # Safety
+/// `object` must have room for a head that nothing refers to yet. For a heap type the caller owns one more reference to it.
+#[inline(always)]
+unsafe fn begin(object: *mut ffi::PyObject, class: *mut ffi::PyTypeObject) {
+    // SAFETY: the caller has room for the head. The count fills its first word; what later releases keep there beside the
+    // count is zero.
+    unsafe {
+        object.cast::<isize>().write(1);
+        (*object).ob_type = class;
+    }
+}
+
 /// `PyLongObject` of up to three digits of 30 bits. The head's last word holds the number of digits and the sign.
 #[repr(C)]
 struct Long {
@@ -95,13 +109,17 @@ pub(super) unsafe fn int(class: *mut ffi::PyTypeObject, value: i64) -> *mut ffi:
     let digits = [(magnitude & DIGIT) as u32, (magnitude >> 30 & DIGIT) as u32, (magnitude >> 60) as u32];
     let count =
         isize::from(digits[0] != 0).max(2 * isize::from(digits[1] != 0)).max(3 * isize::from(digits[2] != 0));
-    // SAFETY: memory for three digits holds any count, and is given back by the class's own slot.
+    // SAFETY: memory for three digits holds any count. The interpreter takes the same size from the same allocator, and gives
+    // it back there. Every field is set; an instance of a heap type, as the class is, owns a reference to it.
     unsafe {
-        let object = ffi::PyObject_NewVar::<Long>(class, 3);
-        if !object.is_null() {
-            (*object).head.ob_size = tag(count, value);
-            (*object).digits = digits;
+        let object = ffi::PyObject_Malloc(size_of::<Long>()).cast::<Long>();
+        if object.is_null() {
+            return ffi::PyErr_NoMemory();
         }
+        ffi::Py_INCREF(class.cast());
+        begin(object.cast(), class);
+        (*object).head.ob_size = tag(count, value);
+        (*object).digits = digits;
         object.cast()
     }
 }
@@ -116,7 +134,8 @@ pub(super) fn is_plain_int(class: *mut ffi::PyTypeObject) -> bool {
             && (*class).tp_itemsize == 4
             && (*class).tp_dictoffset == 0
             && (*class).tp_weaklistoffset == 0
-            && (*class).tp_flags & ffi::Py_TPFLAGS_HAVE_GC == 0
+            && (*class).tp_flags & (ffi::Py_TPFLAGS_HAVE_GC | ffi::Py_TPFLAGS_HEAPTYPE)
+                == ffi::Py_TPFLAGS_HEAPTYPE
     }
 }
 
@@ -179,8 +198,7 @@ pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
         if object.is_null() {
             return ffi::PyErr_NoMemory();
         }
-        object.cast::<isize>().write(1);
-        (*object).head.ob_type = &raw mut ffi::PyUnicode_Type;
+        begin(object.cast(), &raw mut ffi::PyUnicode_Type);
         (*object).length = bytes.len() as isize;
         (*object).hash = -1;
         (*object).state = STATE.load(Ordering::Relaxed);
