@@ -77,11 +77,12 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             )
         database, _, name = str(reply["ns"]).partition(".")
         self._namespace = (database, name)
-        self._id = int(reply["id"])
         self._server = "" if address is None else f"{address[0]}:{address[1]}"
-        if self._id:
+        id = int(reply["id"])
+        if id:
             core = self._collection._client._core
-            self._opened = _core.OpenCursor(core, self._server, str(reply["ns"]), self._id)
+            self._note_opened(_core.OpenCursor(core, self._server, str(reply["ns"]), id))
+        self._id = id
 
     def batch_size(self, batch_size: int) -> Self:
         """Request `batch_size` documents per later reply; 0 lets the server choose. Return the cursor.

@@ -88,11 +88,14 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         return command
 
     def _first_operation(self) -> _core.Operation:
-        query, collection = self._query, self._collection
-        # Without bounds, the query is the command; this saves a frame.
-        command = self._command() if self._asked_limit or self._batch_size or self._prefetch else query
-        if self._asked_limit:
-            self._limit = abs(self._asked_limit)
+        query, collection, limit = self._query, self._collection, self._asked_limit
+        if limit:
+            self._limit = abs(limit)
+        # Without bounds, the query is the command; this and a plain limit save frames.
+        if self._batch_size or self._prefetch or limit < 0:
+            command = self._command()
+        else:
+            command = {**query, "limit": self._limit} if limit else query
         if len(query) > 2:
             self._comment = query.get("comment")
             self._is_tailable = "tailable" in query
@@ -102,6 +105,9 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             check_wait(self._max_await_time_ms, self._port.timeout)
         if self._is_exhaust:
             refuse_encryption(self._port, "exhaust cursors do")
+        _, database, _, _, is_plain, _ = collection._context
+        if is_plain and self._explicit is None and not BOUND:
+            return _core.Operation(database, command, self._codec, KIND_READ, self._reading)
         preference, handle = collection._read_preference, None
         # Parts of a snapshot have a moment of their own.
         has_concern = collection._read_concern._level is not None and "readConcern" not in query
@@ -112,7 +118,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if has_concern:
             command = {**command, "readConcern": collection._read_concern.document}
         return _core.Operation(
-            collection._database_name,
+            database,
             command,
             self._codec,
             KIND_READ,

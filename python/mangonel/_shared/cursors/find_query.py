@@ -69,12 +69,15 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     ) -> None:
         # The same as `_begin_state`, inlined to save a frame for each query.
         self._collection = collection
-        port = collection._port
+        port, _, name, self._codec, _, _ = collection._context
         self._port = port if port.limit is None else port.for_cursor()  # type: ignore[attr-defined]
-        self._codec = collection._codec
-        self._abandoned_cursors = collection._client._abandoned_cursors
-        if into is not None:
-            self._into = into
+        self._into = into
+        self._id = self._opened = self._pinned = self._started = self._explicit = self._max_await_time_ms = (
+            None
+        )
+        self._is_closed = self._is_empty = self._is_exhaust = self._has_index_bounds = False
+        self._retrieved = self._asked_limit = self._batch_size = 0
+        self._prefetch = prefetch
         if session is not None:
             # An ended session is refused when the query is sent.
             has_ended = getattr(session, "has_ended", False) is True
@@ -96,10 +99,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             and "$query" not in filter
         ):
             # The same as `find_command`, without the arguments that most queries lack.
-            self._query: dict[str, Any] = {"find": collection._name, "filter": filter}
+            self._query: dict[str, Any] = {"find": name, "filter": filter}
         else:
             self._query = find_command(
-                collection._name,
+                name,
                 filter,
                 projection=projection,
                 skip=skip,
@@ -128,12 +131,12 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if limit or type(limit) is not int:
             if not isinstance(limit, int):
                 raise TypeError(f"limit must be an instance of int, not {type(limit)}")
-            self.limit(limit)
+            if cursor_type == EXHAUST:
+                raise InvalidOperation("Can't use limit and exhaust together.")
+            self._asked_limit = limit
         if batch_size or type(batch_size) is not int:
             check_size(batch_size)
             self._batch_size = batch_size
-        if prefetch:
-            self._prefetch = True
 
     # Building the query.
 
