@@ -27,6 +27,37 @@ def test_a_misspelt_option_of_a_class_is_refused(option: str, value: Any, right:
         type(Document)("Person", bases, {option: value, "__module__": __name__})
 
 
+@pytest.mark.parametrize(
+    ("place", "given", "right"),
+    [
+        ("Settings", {"name": "books"}, "__collection__"),
+        ("Settings", {"indexes": ["title"]}, "__indexes__"),
+        ("Meta", {"collection_name": "books"}, "__collection__"),
+        ("meta", {"collection": "books", "ordering": ["title"]}, "__collection__"),
+    ],
+)
+def test_settings_in_the_form_of_another_mapper_are_refused(
+    place: str, given: dict[str, Any], right: str
+) -> None:
+    body = {place: given if place == "meta" else type(place, (), given)}
+    with pytest.raises(TypeError, match=f"of {place} in Book, which has no effect here: use {right}$"):
+        type(Document)("Book", (Document,), body)
+
+
+def test_a_class_inside_a_model_may_have_any_name() -> None:
+    class Holder(Document):
+        class Meta(Embedded):
+            name: str = ""
+
+        class Settings:
+            tidy = True
+
+        meta: Meta | None = None
+
+    assert Holder.Settings.tidy
+    assert Holder(meta=Holder.Meta(name="a")).meta is not None
+
+
 def test_an_embedded_document_has_its_own_options() -> None:
     with pytest.raises(TypeError, match="did you mean '__on_bad__'"):
         type(Document)("Part", (Embedded,), {"__onbad__": "raw", "__module__": __name__})

@@ -17,6 +17,14 @@ _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
 
 # The settings of a model's collection.
 _SETTINGS = {"read_concern", "read_preference", "write_concern"}
+# Where other mappers keep such settings, and how they call those whose loss nothing would tell.
+_FOREIGN = ("Settings", "Meta", "meta")
+_FOREIGN_SETTINGS = {
+    "name": "__collection__",
+    "collection": "__collection__",
+    "collection_name": "__collection__",
+}
+_FOREIGN_SETTINGS |= {"indexes": "__indexes__"}
 
 
 @dataclass(slots=True)
@@ -92,6 +100,14 @@ def _check_options(name: str, bases: tuple[type, ...], namespace: dict[str, Any]
         raise TypeError(
             f"cannot override find() in {name}: get() and others would not ask it; __default_scope__ holds for all"
         )
+    for place in _FOREIGN:
+        given = namespace.get(place)
+        is_plain = isinstance(given, type) and not hasattr(given, "__fields__")
+        for word in given if isinstance(given, dict) else vars(given) if is_plain else ():
+            if (ours := _FOREIGN_SETTINGS.get(word)) is not None:
+                raise TypeError(
+                    f"cannot read {word!r} of {place} in {name}, which has no effect here: use {ours}"
+                )
     if unknown := namespace.get("__options__", {}).keys() - _SETTINGS:
         raise TypeError(
             f"expected {', '.join(sorted(_SETTINGS))} in {name}.__options__, got {', '.join(sorted(unknown))}"
