@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import datetime as dt
 import enum
 import functools
+import gc
+import json
 import math
 import pickle
+import sys
+import weakref
 from collections.abc import Callable
 from random import Random
 from types import MappingProxyType
@@ -443,3 +448,62 @@ def test_keys_of_every_length_are_written_whole_and_named_in_errors(db: Connecti
         object.__getattribute__(made, "part").__class__.__dict__[name].__set__(made.part, "no number")
         with pytest.raises(ValueError, match=rf"\$\.part\.{name}$"):
             made.to_bson()
+
+
+class Twin(Embedded):
+    first_name: str = ""
+    second_name: str = ""
+
+
+class Sheet(Document):
+    line_of_one: Twin = field(default_factory=Twin)
+    title_of_it: str = ""
+    other_title: str = ""
+
+
+def _parsed(*names: str) -> dict[str, Any]:
+    """Return a dict of a parse of its own: its keys are shared in it, and not interned."""
+    titles = "".join(f', "{name}": "t"' for name in names)
+    return json.loads(f'{{"line_of_one": {{"first_name": "a", "second_name": "b"}}{titles}}}')
+
+
+def test_keys_of_each_parse_are_found_and_those_of_another_text_are_not() -> None:
+    for _ in range(50):
+        sheet = Sheet.from_dict(_parsed("title_of_it", "other_title"))
+        assert sheet.to_dict(exclude=["id"]) == {
+            "line_of_one": {"first_name": "a", "second_name": "b"},
+            "title_of_it": "t",
+            "other_title": "t",
+        }
+        # As long as a field's name, so that one would take the memory of a key that was let go.
+        wrong = [_parsed("title_of_ix"), _parsed("titleXof_it"), _parsed("other_titlX")]
+        for values in wrong:
+            (name,) = values.keys() - {"line_of_one"}
+            with pytest.raises(TypeError, match=name):
+                Sheet(**values)
+            assert "t" not in [
+                getattr(Sheet.from_dict(values), known) for known in ("title_of_it", "other_title")
+            ]
+
+
+def test_a_key_of_a_class_of_its_own_is_not_kept() -> None:
+    class Name(str):
+        pass
+
+    name = Name("title_of_it")
+    gone = weakref.ref(name)
+    assert Sheet(**{name: "t"}).title_of_it == "t"
+    assert Sheet.from_dict({name: "t"}).title_of_it == "t"
+    del name
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_key_that_no_field_has_is_not_interned() -> None:
+    for make in (Sheet.from_dict, lambda values: Sheet(**values), lambda values: Twin(**values)):
+        (name,) = json.loads(f'{{"no_such_name_{id(make)}": 1}}')
+        with contextlib.suppress(TypeError):
+            make({name: "t"})
+        again = json.loads(json.dumps([name]))[0]
+        assert again is not name
+        assert sys.intern(again) is again

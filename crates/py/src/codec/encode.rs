@@ -33,6 +33,13 @@ pub(crate) trait Named: Copy {
     /// Writes a type and the name. There are FIXED bytes of room then, less two.
     fn write(self, kind: u8, encoder: &mut Encoder<'_, '_>) -> Result<(), Fault>;
 
+    /// Writes a text under the name.
+    #[inline(always)]
+    fn write_text(self, text: &[u8], encoder: &mut Encoder<'_, '_>) -> Result<(), Fault> {
+        self.write(0x02, encoder)?;
+        encoder.text(text)
+    }
+
     /// Where an error came from.
     fn step(self) -> Step;
 }
@@ -102,6 +109,28 @@ impl Named for &name::Name {
             start.write(kind);
             self.copy_to(start.add(1));
             encoder.out.set_len(at + 1 + self.length());
+        }
+        Ok(())
+    }
+
+    /// With one look for room in place of two.
+    #[inline(always)]
+    fn write_text(self, text: &[u8], encoder: &mut Encoder<'_, '_>) -> Result<(), Fault> {
+        let length = encoder.size(text.len(), 1)?;
+        encoder.make_room(self.length() + text.len() + FIXED)?;
+        let at = encoder.out.len();
+        // SAFETY: there is room for the type, the name with its NUL, the length, the text and a NUL, and for more than the sixteen
+        // bytes that the name may write in its place. All of it is written before the length says so; `text` is not part of `out`,
+        // which is borrowed exclusively.
+        unsafe {
+            let start = encoder.out.as_mut_ptr().add(at);
+            start.write(0x02);
+            self.copy_to(start.add(1));
+            let value = start.add(1 + self.length());
+            value.cast::<[u8; 4]>().write(length.to_le_bytes());
+            copy(text, value.add(4));
+            value.add(4 + text.len()).write(0);
+            encoder.out.set_len(at + self.length() + text.len() + 6);
         }
         Ok(())
     }

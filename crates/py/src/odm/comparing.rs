@@ -26,7 +26,7 @@ pub(super) fn odm_compared<'py>(
     is_element: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let plan = model.get().model.0.plan(py)?;
-    let found = compared(plan, field_of(py, plan, attribute)?, value, is_element)?;
+    let found = compared(plan, field_of(plan, attribute)?, value, is_element)?;
     Ok(found.unwrap_or_else(|| PyNotImplemented::get(py).to_owned().into_any()))
 }
 
@@ -93,7 +93,7 @@ impl OdmComparison {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = value.py();
         let plan = self.model.get().model.0.plan(py)?;
-        let kind = type_of(field_of(py, plan, self.attribute.bind(py))?, self.is_element);
+        let kind = type_of(field_of(plan, self.attribute.bind(py))?, self.is_element);
         if !goes_as_it_is(py, kind, value) {
             return Ok(PyNotImplemented::get(py).to_owned().into_any());
         }

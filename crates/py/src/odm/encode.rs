@@ -90,8 +90,16 @@ impl<'a, 'py> Writer<'a, 'py> {
         name: impl Named,
         given: &Bound<'py, PyAny>,
     ) -> Result<(), Fault> {
-        if kind.checks.is_empty() && is_exactly(kind, given) {
-            return self.enc.field(name, given);
+        if kind.checks.is_empty() {
+            if matches!(kind.op, Op::Str)
+                && let Ok(text) = given.cast_exact::<PyString>()
+            {
+                let text = self.enc.utf8_of(text).map_err(|fault| place(fault, name))?;
+                return name.write_text(text, &mut self.enc);
+            }
+            if is_exactly(kind, given) {
+                return self.enc.field(name, given);
+            }
         }
         if !kind.checks.is_empty() && !given.is_none() {
             value::check_all(self.py, &kind.checks, given).map_err(|fault| place(fault, name))?;
@@ -278,7 +286,6 @@ impl<'a, 'py> Writer<'a, 'py> {
 #[inline]
 fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
     match kind.op {
-        Op::Str => given.is_exact_instance_of::<PyString>(),
         Op::Int => given.is_exact_instance_of::<PyInt>(),
         Op::Float => given.is_exact_instance_of::<PyFloat>(),
         Op::Bool => given.is_exact_instance_of::<PyBool>(),

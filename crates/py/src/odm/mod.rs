@@ -169,24 +169,18 @@ fn odm_dump<'py>(
     is_element: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let plan = model.get().model.0.plan(py)?;
-    let field = field_of(py, plan, attribute)?;
+    let field = field_of(plan, attribute)?;
     let made = self::value::coerce(type_of(field, is_element), value)
         .and_then(|made| stored(py, plan, field, is_element, &made));
     made.map_err(|fault| into_exception(py, fault, None))
 }
 
 /// The field of an attribute.
-fn field_of(
-    py: Python<'_>,
-    plan: &'static plan::Plan,
-    attribute: &Bound<'_, PyString>,
-) -> PyResult<&'static plan::Field> {
-    let name = attribute.to_str()?;
-    let is_it = |field: &&plan::Field| field.attribute.bind(py).to_str().is_ok_and(|known| known == name);
-    plan.fields
-        .iter()
-        .find(is_it)
-        .ok_or_else(|| PyTypeError::new_err(format!("expected a field, got {name:?}")))
+fn field_of(plan: &'static plan::Plan, attribute: &Bound<'_, PyString>) -> PyResult<&'static plan::Field> {
+    match plan.field_called(attribute) {
+        Some(index) => Ok(&plan.fields[index]),
+        None => Err(PyTypeError::new_err(format!("expected a field, got {attribute:?}"))),
+    }
 }
 
 /// The type of a field, or of its elements, where it has any.

@@ -111,9 +111,8 @@ impl<'a, 'py> Packer<'a, 'py> {
         }
         match kind.op {
             Op::Str => given.cast_exact::<PyString>().ok().map(|text| {
-                self.enc.head(0x02, name)?;
                 let text = self.enc.utf8_of(text)?;
-                self.enc.text(text)
+                name.write_text(text, &mut self.enc)
             }),
             Op::Int if given.is_exact_instance_of::<PyInt>() => Some(self.enc.field(name, given)),
             _ => None,
@@ -137,21 +136,22 @@ impl<'a, 'py> Packer<'a, 'py> {
             let (key, given) =
                 unsafe { (Borrowed::from_ptr(self.py, key), Borrowed::from_ptr(self.py, given)) };
             let key = key.cast_exact::<PyString>().ok()?;
-            let index = index_of(plan, &key, next)?;
-            let field = &plan.fields[index];
-            if index == next
+            if let Some(field) = plan.fields.get(next)
+                && field.is_called(&key)
                 && let Some(result) = self.scalar(&field.kind, &field.name, &given)
             {
                 result.ok()?;
-            } else {
-                // Held, since objects may be made for what was left out.
-                let given = given.to_owned();
-                // None: an earlier field was given twice, or stands out of order.
-                for left_out in plan.fields.get(next..index)? {
-                    self.default(left_out)?;
-                }
-                self.field(field, &given)?;
+                next += 1;
+                continue;
             }
+            // Held, since objects may be made for what was left out.
+            let given = given.to_owned();
+            let index = index_of(plan, &key, next)?;
+            // None: an earlier field was given twice, or stands out of order.
+            for left_out in plan.fields.get(next..index)? {
+                self.default(left_out)?;
+            }
+            self.field(&plan.fields[index], &given)?;
             next = index + 1;
         }
         for left_out in &plan.fields[next..] {

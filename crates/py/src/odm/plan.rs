@@ -223,24 +223,45 @@ pub(super) struct Field {
     pub attribute: Py<PyString>,
     /// The same as UTF-8.
     text: Box<[u8]>,
+    /// The str that last had this text, or null. A reference of ours, so that its address is no other str's.
+    seen: Slot<*mut ffi::PyObject>,
 }
 
 impl Field {
-    /// Whether this is the field's attribute; a name that is no UTF-8 is none.
+    /// Whether this is the field's attribute. Names are mostly known by their address: interned ones, and the keys of one
+    /// `json.loads`, which are shared.
     #[inline(always)]
-    fn is_called(&self, name: &Bound<'_, PyString>) -> bool {
-        if name.as_ptr() == self.attribute.as_ptr() {
-            return true;
-        }
-        // SAFETY: a str, alive until this returns, and a `Bound` shows that the GIL is held.
-        match unsafe { text::utf8(name.as_ptr()) } {
-            Some(text) => is_same(text, &self.text),
-            None => {
-                drop(PyErr::take(name.py()));
-                false
-            }
-        }
+    pub(super) fn is_called(&self, name: &Bound<'_, PyString>) -> bool {
+        let address = name.as_ptr();
+        address == self.attribute.as_ptr() || address == self.seen.get() || self.is_equal(name)
     }
+
+    /// Compares texts, and keeps the str if they are equal; a name that is no UTF-8 is none.
+    #[inline(never)]
+    fn is_equal(&self, name: &Bound<'_, PyString>) -> bool {
+        if !text_of(name).is_some_and(|text| is_same(text, &self.text)) {
+            return false;
+        }
+        // One of a subclass may hold anything; this one is as long as the field's name.
+        if name.is_exact_instance_of::<PyString>() {
+            let former = self.seen.replace(name.clone().into_ptr());
+            // SAFETY: null, or the reference to a str that was taken here. The end of an exact str runs no code, and `name`
+            // shows that the GIL is held.
+            unsafe { ffi::Py_XDECREF(former) };
+        }
+        true
+    }
+}
+
+/// The UTF-8 of a name; None: it has none.
+#[inline(always)]
+fn text_of<'a>(name: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
+    // SAFETY: a str, alive for as long as the reference to it, and a `Bound` shows that the GIL is held.
+    let text = unsafe { text::utf8(name.as_ptr()) };
+    if text.is_none() {
+        drop(PyErr::take(name.py()));
+    }
+    text
 }
 
 /// Models of one collection by the value of a tag.
@@ -278,6 +299,7 @@ pub struct Plan {
     /// How many bytes they had in the last document.
     pub(super) packed_size: Slot<usize>,
     keys: Keys,
+    names: Keys,
     pub(super) keeps_raw: bool,
     /// Keys that no field has are shown, and may be changed.
     pub(super) is_dynamic: bool,
@@ -318,13 +340,19 @@ impl Plan {
     pub(super) fn field_named(&self, name: &Bound<'_, PyString>, next: usize) -> Option<usize> {
         match self.fields.get(next) {
             Some(field) if field.is_called(name) => Some(next),
-            _ => self.field_of_text(name),
+            _ => self.field_called(name),
         }
     }
 
-    #[cold]
-    fn field_of_text(&self, name: &Bound<'_, PyString>) -> Option<usize> {
-        self.field_of(interned(name.clone()).as_ptr())
+    /// Finds a field by its attribute, without interning the name: a program may have been sent it, and on CPython 3.12 an
+    /// interned str is never freed.
+    #[inline(never)]
+    pub(super) fn field_called(&self, name: &Bound<'_, PyString>) -> Option<usize> {
+        if let Some(index) = self.field_of(name.as_ptr()) {
+            return Some(index);
+        }
+        let text = text_of(name)?;
+        self.names.find(text, || self.fields.iter().position(|field| *field.text == *text))
     }
 }
 
@@ -368,17 +396,6 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
             (Some(_), Some(_)) if one.len() <= 16 => true,
             _ => one == other,
         }
-}
-
-/// The interned string that is equal to this one.
-fn interned(text: Bound<'_, PyString>) -> Bound<'_, PyString> {
-    let py = text.py();
-    let mut raw = text.into_ptr();
-    // SAFETY: a str whose reference is ours; the call exchanges it for one to the interned str.
-    unsafe {
-        ffi::PyUnicode_InternInPlace(&raw mut raw);
-        Bound::from_owned_ptr(py, raw).cast_into_unchecked()
-    }
 }
 
 fn attribute_table(fields: &[Field]) -> Vec<(usize, u16)> {
@@ -510,6 +527,7 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
         packable,
         packed_size: Slot::new(0),
         keys: Keys::new(fields.iter().map(|field| field.key.as_slice())),
+        names: Keys::new(fields.iter().map(|field| &*field.text)),
         keeps_raw: is_document && (is_dynamic || has_mutable || is_lazy),
         has_refs: flag("has_refs")?,
         tags,
@@ -565,6 +583,7 @@ fn read_field(row: &Bound<'_, PyDict>) -> PyResult<Field> {
         is_version: flag("is_version")?,
         attribute: PyString::intern(py, &attribute).unbind(),
         text: attribute.as_bytes().into(),
+        seen: Slot::new(std::ptr::null_mut()),
     })
 }
 
