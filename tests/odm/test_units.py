@@ -11,16 +11,19 @@ from hypothesis import strategies as st
 
 from mangonel.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 from mangonel.odm import (
+    AnyRef,
     BelongsTo,
     Connection,
     DeleteDenied,
     Document,
+    Embedded,
     Indexed,
     OdmError,
     Ref,
     Refs,
     StaleDocument,
     Version,
+    before,
     count_commands,
     field,
     inc,
@@ -289,3 +292,99 @@ def test_a_unit_whose_block_sent_commands_itself_is_not_sent_again_and_says_so(
         face.wait(act()) if face.is_async else act_now()
     assert "use db.run(function)" in "".join(raised.value.__notes__)
     assert (Company.find().count(), Person.find().one().rev) == (1, 0)
+
+
+class Stamp(Embedded):
+    by: Ref[Person]
+
+
+class Parcel(Document):
+    stamps: list[Stamp] = field(default_factory=list)
+    about: AnyRef | None = None
+    by_role: dict[str, Ref[Person]] = field(default_factory=dict)
+
+
+def _refer(how: str, person: Person) -> Document:
+    """Return a new document that refers to a person."""
+    known = Person(company=person.company, name="known").save()
+    match how:
+        case "a reference":
+            return Letter(sender=person, readers=[])
+        case "one of several":
+            return Letter(sender=known, readers=[known, person])
+        case "an element":
+            parcel = Parcel()
+            parcel.stamps.append(Stamp(by=person))
+            return parcel
+        case "a value of a map":
+            return Parcel(by_role={"friend": person})  # type: ignore[dict-item]  # becomes a reference
+    return Parcel(about=AnyRef(person))
+
+
+@pytest.mark.parametrize(
+    "how", ["a reference", "one of several", "an element", "a value of a map", "one of any model"]
+)
+def test_a_reference_to_a_new_document_that_the_unit_does_not_save_is_refused(
+    how: str, db: Connection, face: Face
+) -> None:
+    person = Person(company=Company(name="Tea").save(), name="a")
+    document = _refer(how, person)
+    # What failed is put back with its references, so that the same unit is refused again.
+    for _ in range(2):
+        with pytest.raises(
+            OdmError, match=r"got a new Person, ObjectId\(.*\): save it in the unit too, or before"
+        ):
+            in_unit(db, face, lambda unit: unit.save(document))
+    assert (document.is_new, Letter.find().count(), Parcel.find().count()) == (True, 0, 0)
+    in_unit(db, face, lambda unit: unit.save(document, person))
+    assert not document.is_new
+    assert not person.is_new
+
+
+def test_a_hook_may_save_what_its_document_refers_to(db: Connection) -> None:
+    class Sheet(Document):
+        owner: BelongsTo[Company]
+
+        @before("save")
+        def keep_owner(self) -> None:
+            self.owner.save()
+
+    with db.unit() as unit:
+        unit.save(Sheet(owner=Company(name="Tea")))
+    assert Company.find().count() == 1
+
+
+def test_a_rolled_back_document_still_has_the_documents_that_it_was_given(db: Connection, face: Face) -> None:
+    company = Company(name="Tea").save()
+    person, other = Person(company=company, name="a"), Person(company=company, name="b")
+    letter = Letter(sender=person, readers=[other])
+    letter.answers.append(letter)  # type: ignore[arg-type]  # becomes a reference
+    parcel = Parcel(stamps=[Stamp(by=person)], about=AnyRef(other), by_role={"friend": other})  # type: ignore[dict-item]
+
+    def fail(unit: Any) -> None:
+        letter.readers.add(company.id)
+        parcel.stamps.append(Stamp(by=other))
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        in_unit(db, face, fail)
+    assert letter.sender is person
+    assert [one.value for one in letter.readers] == [other]
+    assert [one.value for one in letter.answers] == [letter]
+    assert [one.by.value for one in parcel.stamps] == [person]
+    assert parcel.about is not None
+    assert parcel.about.get() is other
+    assert parcel.by_role["friend"].value is other
+
+
+def test_a_cascade_saves_the_documents_of_references_inside(db: Connection, face: Face) -> None:
+    company = Company(name="Tea").save()
+    person, other, third = (Person(company=company, name=name) for name in "abc")
+    parcel = Parcel(stamps=[Stamp(by=person)], about=AnyRef(other))
+    parcel.by_role["friend"] = third  # type: ignore[assignment]  # becomes a reference
+    face.call(parcel, "save", cascade=True)
+    assert sorted(one.name for one in Person.find()) == ["a", "b", "c"]
+    node = Node(number=1)
+    node.to.append(Node(number=2))  # type: ignore[arg-type]  # becomes a reference
+    face.call(node, "save", cascade=True)
+    assert sorted(one.number for one in Node.find()) == [1, 2]

@@ -147,13 +147,14 @@ fn odm_take(object: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<()>
     Fields::of(object)?.swap(Fields::of(other)?)
 }
 
-/// Return which fields of an instance have values here, lazy ones included.
+/// Return which fields of an instance have values here; `with_lazy`: also those whose values were not decoded yet.
 #[entries]
 #[pyfunction]
-fn odm_loaded<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
+#[pyo3(signature = (object, with_lazy=true))]
+fn odm_loaded<'py>(object: &Bound<'py, PyAny>, with_lazy: bool) -> PyResult<Vec<Bound<'py, PyString>>> {
     let fields = Fields::of(object)?;
     let names = fields.plan.fields.iter().enumerate();
-    let loaded = names.filter(|(index, _)| fields.has(*index) || fields.is_pending(*index));
+    let loaded = names.filter(|(index, _)| fields.has(*index) || (with_lazy && fields.is_pending(*index)));
     Ok(loaded.map(|(_, field)| field.attribute.bind(object.py()).clone()).collect())
 }
 

@@ -7,17 +7,18 @@ that stores documents reports the others.
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Self
 
 from mangonel import _core
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.model.convert import reduce, restore
+from mangonel.odm.model.held_references import attach_documents, known_documents
 
 
 class Former:
     """The state of a document at one moment, so that it can be restored."""
 
-    __slots__ = ("_copy", "_document", "_origin", "_saved")
+    __slots__ = ("_copy", "_document", "_known", "_origin", "_saved")
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -26,8 +27,14 @@ class Former:
         except ValidationError:
             # It holds a value that cannot be stored, so its state cannot be restored.
             self._copy = None
+        self._known: dict[tuple[str, Any], Any] = {}
         self._origin = _core.odm_origin(document)
         self._saved = document.__saved_changes__()
+
+    def with_references(self) -> Self:
+        """Keep the documents behind its references too, of which the copy has only the ids."""
+        self._known = known_documents(self._document)
+        return self
 
     def put_back(self) -> None:
         """Restore the document's state."""
@@ -35,6 +42,7 @@ class Former:
         if copy is None:
             return
         _core.odm_take(document, restore(*copy))
+        attach_documents(document, self._known)
         document.__saved_changes__(self._saved)
         if self._origin is not None:
             _core.odm_set_origin(document, self._origin)
@@ -80,7 +88,9 @@ class Touched:
     def add(self, document: Any) -> None:
         """Record a document's state, unless it was recorded before."""
         if id(document) not in self._documents:
-            self._documents[id(document)] = Former(document)
+            self._documents[id(document)] = former = Former(document)
+            # It is recorded by now: to read a reference touches the document again.
+            former.with_references()
 
     def put_back(self) -> None:
         """Restore the state of every document."""

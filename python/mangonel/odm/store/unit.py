@@ -17,6 +17,8 @@ from mangonel.odm.connections.place import connection_of, place_of
 from mangonel.odm.connections.transactions import Transaction, is_transient, run_flow
 from mangonel.odm.errors import OdmError
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.convert import DELETED, NEW
+from mangonel.odm.model.held_references import documents_of, references_in
 from mangonel.odm.model.refs import Ref, Refs
 
 
@@ -24,6 +26,7 @@ class Unit(Transaction):
     """Documents that are saved and deleted as one unit at the end of the block, for `with` or `async with`.
 
     If that fails, nothing is stored, and every document that the unit or the block touched gets its former state back.
+    A saved document may refer to stored documents and to those of the unit, but to no other new one.
     After a transient failure, such as an election or another transaction's write of the same document, it is sent again
     for up to 120 s. What the block itself sends, such as a query's update, is part of the same transaction; then the
     unit is not sent again, since the block cannot run again.
@@ -49,7 +52,8 @@ class Unit(Transaction):
 
         Raises:
             TypeError: one is no document.
-            OdmError: the block has ended or not begun, or the document is deleted by the same unit.
+            OdmError: the block has ended or not begun, or the document is deleted by the same unit. At the end of the
+                block: it refers to a new document that the unit does not save.
 
         Example:
             >>> with db.unit() as unit:
@@ -151,6 +155,7 @@ class Unit(Transaction):
             # What was stored before it is rolled back.
             error.not_stored = saved  # type: ignore[attr-defined]  # the mapper's addition
             raise
+        _check_targets(saved)
         for group in reversed(_groups(list(self._deleted.values()))):
             for document in group:
                 await document.__store__.delete_flow(document, place_of(document, port.is_async, session))
@@ -184,6 +189,25 @@ def _groups(documents: list[Any]) -> list[list[Any]]:
         where = (levels[id(document)], connection_of(document), document.__collection_name__())
         groups.setdefault(where, []).append(document)
     return list(groups.values())
+
+
+def _check_targets(saved: list[Any]) -> None:
+    """Refuse references of saved documents to documents that were never stored.
+
+    Raises:
+        OdmError: there is one.
+    """
+    stored = {_name(document.__class__, document.id) for document in saved}
+    for document in saved:
+        for name, reference in references_in(document):
+            for target in documents_of(reference):
+                model = target.__class__
+                is_new = _core.odm_flags(target) & (NEW | DELETED) == NEW
+                if is_new and _name(model, target.id) not in stored:
+                    raise OdmError(
+                        f"expected a stored document for {document.__class__.__name__}.{name}, got a new "
+                        f"{model.__name__}, {target.id!r}: save it in the unit too, or before"
+                    )
 
 
 def _targets(document: Any, known: dict[Any, Any]) -> list[Any]:

@@ -39,8 +39,9 @@ from mangonel.odm.model.codec import TOLERANT, codec_options, raw_collection
 from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, UNCERTAIN
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import declared
+from mangonel.odm.model.held_references import documents_of, references_in
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
-from mangonel.odm.model.refs import Ref, Refs, stored_id
+from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.events import (
     after_flow,
     before_flow,
@@ -455,15 +456,12 @@ async def missing_document_flow(
 
 async def cascade_flow(document: Any, place: Place) -> None:
     """Save the documents of a document's loaded references, each once, iteratively."""
-    queue = [document]
+    queue, seen = [document], {id(document)}
     for current in queue:
-        for name, field in current.__plan__.fields.items():
-            if field.target is None or name not in _core.odm_loaded(current):
-                continue
-            value = held(current, name)
-            for ref in value if isinstance(value, (Refs, list)) else [value]:
-                known = ref._known() if isinstance(ref, Ref) else None
-                if known is not None and not any(known is seen for seen in queue):
+        for _, reference in references_in(current):
+            for known in documents_of(reference):
+                if id(known) not in seen:
+                    seen.add(id(known))
                     queue.append(known)
     session = place.session.get("session")
     for current in reversed(queue[1:]):
@@ -487,7 +485,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     document.__stamp__(bool(_core.odm_flags(document) & NEW))
     document.__note_changes__()
     query, version = filter_of(document), _core.odm_version(document)
-    former = Former(document) if version is not None else None
+    former = Former(document).with_references() if version is not None else None
     is_new, kept = bool(_core.odm_flags(document) & NEW), kept_of(document, place)
     every = wanted_of(document, cls.__fields__, place.collection)
     begin(document)
