@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import Annotated, Any, ClassVar
 
 import pytest
 
 from mangonel import WriteConcern
 from mangonel.bson import Timestamp
+from mangonel.bson.errors import InvalidDocument
 from mangonel.odm import (
     AnyRef,
     Connection,
@@ -293,3 +295,40 @@ def test_an_update_takes_away_what_documents_load_without(db: Connection, face: 
     found = face.call(Strict.find(), "one")
     assert (found.note, found.n, found.piece, found.notes) == (None, 0, Piece(title="a"), [None])
     assert face.call(Strict.find(), "update", unset(Strict.piece)) == 1
+
+
+class Typed(Document):
+    listed: list[int] = field(default_factory=list)
+    unique: set[int] = field(default_factory=set)
+    frozen: frozenset[int] = frozenset()
+    pair: tuple[int, ...] = ()
+    at: dt.datetime | None = None
+    day: dt.date | None = None
+    anything: Any = None
+
+
+@pytest.mark.parametrize(
+    ("values", "remedy"),
+    [
+        ({"listed": {1}}, "got set at $.listed: use a list"),
+        ({"listed": (1,)}, "got tuple at $.listed: use a list"),
+        ({"unique": [1]}, "got list at $.unique: use a set"),
+        ({"frozen": {1}}, "got set at $.frozen: use a frozenset"),
+        ({"pair": [1]}, "got list at $.pair: use a tuple"),
+        ({"at": dt.date(2024, 1, 1)}, "got date at $.at: use datetime.datetime"),
+        ({"day": dt.datetime(2024, 1, 1, tzinfo=dt.UTC)}, "got datetime at $.day: use its date()"),
+    ],
+)
+def test_a_value_of_a_similar_type_is_refused_with_what_to_use(values: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(remedy) + "$"):
+        Typed(**values)
+    with pytest.raises(ValidationError, match=re.escape(remedy) + "$"):
+        Typed.from_dict(values)
+
+
+def test_a_value_of_no_bson_type_is_refused_with_what_to_use(db: Connection, face: Any) -> None:
+    with pytest.raises(InvalidDocument, match=r" at \$\.anything\[0\]: BSON has no sets; use a list$"):
+        face.save(Typed(anything=[{1}]))
+    day = {"day": dt.date(2024, 1, 1)}
+    with pytest.raises(InvalidDocument, match=r" at \$\.anything\.day: .*; use datetime.datetime$"):
+        face.save(Typed(anything=day))

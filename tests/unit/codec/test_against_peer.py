@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import uuid
 from collections import ChainMap, OrderedDict, UserDict
 from collections.abc import Iterator, Mapping
@@ -279,9 +280,28 @@ def test_a_handler_forgives_the_options_of_a_regular_expression_too(handler: str
 
 def test_an_error_names_the_path_and_carries_the_document() -> None:
     document = {"a": {"b": [1, 2, {"c": object()}]}}
-    with pytest.raises(InvalidDocument, match=r"cannot encode object: .* at \$\.a\.b\[2\]\.c$") as caught:
+    with pytest.raises(
+        InvalidDocument, match=r"cannot encode object: .* at \$\.a\.b\[2\]\.c: use a type"
+    ) as caught:
         _core.encode(document)
     assert caught.value.document is document
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [
+        ({1}, "BSON has no sets; use a list"),
+        (frozenset([1]), "BSON has no sets; use a list"),
+        (datetime.date(2024, 1, 1), "BSON has no dates without a time; use datetime.datetime"),
+        (datetime.time(1), "use a number of seconds, or text"),
+        (datetime.timedelta(1), "use a number of seconds, or text"),
+        (decimal.Decimal(1), "use Decimal128"),
+        (1j, "give the codec options an encoder for this one"),
+    ],
+)
+def test_an_error_names_what_to_store_in_place_of_the_value(value: Any, remedy: str) -> None:
+    with pytest.raises(InvalidDocument, match=rf" at \$\.a\[0\]: .*{remedy}$"):
+        _core.encode({"a": [value]})
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**200, pytest.param(10**5000, id="huge")])

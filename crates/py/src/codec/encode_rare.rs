@@ -6,7 +6,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{
-    PyBool, PyBytes, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyTzInfoAccess,
+    PyBool, PyBytes, PyDate, PyDateTime, PyDelta, PyDict, PyFloat, PyFrozenSet, PyInt, PyList, PySet,
+    PyString, PyTime, PyTuple, PyTzInfoAccess,
 };
 
 use super::datetime;
@@ -15,7 +16,7 @@ use super::encode::{Encoder, Name};
 use super::fault::{Fault, Kind, found, raised};
 use super::make;
 use super::options::UuidRepresentation;
-use super::types::{is_pattern, is_uuid, known_uuid_types, own_types};
+use super::types::{is_decimal, is_pattern, is_uuid, known_uuid_types, own_types};
 
 /// `_type_marker` of the BSON classes, ours and other libraries'.
 mod marker {
@@ -207,7 +208,7 @@ impl<'py> Encoder<'_, 'py> {
                     shortened(&repr.to_string_lossy()),
                     value.get_type()
                 ),
-                "",
+                remedy(value),
             ),
             Err(error) => error.into(),
         }
@@ -440,5 +441,21 @@ fn shortened(text: &str) -> String {
     match text.char_indices().nth(LIMIT) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
+    }
+}
+
+/// What to store in place of a value that BSON has no type for.
+#[cold]
+fn remedy(value: &Bound<'_, PyAny>) -> &'static str {
+    if value.is_instance_of::<PySet>() || value.is_instance_of::<PyFrozenSet>() {
+        "BSON has no sets; use a list"
+    } else if value.is_instance_of::<PyDate>() {
+        "BSON has no dates without a time; use datetime.datetime"
+    } else if value.is_instance_of::<PyTime>() || value.is_instance_of::<PyDelta>() {
+        "BSON has moments only; use a number of seconds, or text"
+    } else if is_decimal(value).unwrap_or(false) {
+        "use Decimal128"
+    } else {
+        "use a type that BSON has, or give the codec options an encoder for this one"
     }
 }

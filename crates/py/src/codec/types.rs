@@ -197,6 +197,11 @@ pub(super) fn is_pattern(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     PATTERN.get(py).map_or(Ok(false), |class| value.is_instance(class.bind(py)))
 }
 
+/// Whether `value` is a `decimal.Decimal`. Imports nothing: unless `decimal` is imported there are none.
+pub(super) fn is_decimal(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    loaded(value.py(), "decimal", "Decimal")?.map_or(Ok(false), |class| value.is_instance(&class))
+}
+
 /// A class of a module, if that was imported.
 fn loaded<'py>(py: Python<'py>, module: &str, class: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;

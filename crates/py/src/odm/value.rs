@@ -42,7 +42,26 @@ pub(super) fn mismatch(kind: &Type, given: &Bound<'_, PyAny>) -> Fault {
         Op::AwareDatetime if given.is_instance_of::<PyDateTime>() => "one without".to_owned(),
         _ => class_name(&given.get_type()),
     };
-    found(Kind::Field, format!("expected {}, got {name}", label(kind)), "")
+    found(Kind::Field, format!("expected {}, got {name}", label(kind)), remedy(&kind.op, given))
+}
+
+/// What to give in place of a value of a type that is often taken for another.
+fn remedy(op: &Op, given: &Bound<'_, PyAny>) -> &'static str {
+    let is_moment = given.is_instance_of::<PyDateTime>();
+    let is_set = given.is_instance_of::<PySet>() || given.is_instance_of::<PyFrozenSet>();
+    let is_tuple = given.is_instance_of::<PyTuple>();
+    let is_list = given.is_instance_of::<PyList>();
+    match op {
+        Op::List(_) if is_set || is_tuple => "use a list",
+        Op::Set(_, false) if is_list || is_tuple || is_set => "use a set",
+        Op::Set(_, true) if is_list || is_tuple || is_set => "use a frozenset",
+        Op::TupleOf(_) | Op::Tuple(_) if is_list || is_set => "use a tuple",
+        Op::Datetime | Op::AwareDatetime if given.is_instance_of::<PyDate>() && !is_moment => {
+            "use datetime.datetime"
+        }
+        Op::Date if is_moment => "use its date()",
+        _ => "",
+    }
 }
 
 /// How a type is called.
