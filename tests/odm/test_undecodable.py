@@ -83,7 +83,9 @@ def test_a_limit_counts_the_documents_that_fit(db: Connection, face: Any) -> Non
     assert [one.id for one in face.collect(skipping[7:9])] == ["good1", "good2"]
     assert face.call(skipping, "last").id == "good4"
     assert face.call(skipping.find({"n": 3}), "one").id == "good3"
-    assert face.call(skipping, "nth", 1).id == "good0"
+    assert [face.call(skipping, "nth", n).id for n in (0, 1, 4)] == ["good0", "good1", "good4"]
+    assert face.call(skipping, "nth", 5) is None
+    assert face.call(skipping[7:9], "nth", 1).id == "good2"
     assert face.call(skipping.find({"_id": "far0"}), "first") is None
 
 

@@ -192,7 +192,15 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     def _nth(self, is_async: bool, index: int) -> FaceResult[T]:
         query = self[expect("index", index, int, "an int") : index + 1]
-        return query._run(is_async, "nth", query._single_flow)
+        if self._on_invalid == "raise":
+            return query._run(is_async, "nth", query._single_flow)
+        return self._run(is_async, "nth", self._nth_flow, index)
+
+    async def _nth_flow(self, request: Request, index: int) -> Any:
+        # A skip would count the documents that do not fit too.
+        part = self[: index + 1]
+        found = await part._all_flow(request.of(part, "all"))
+        return found[index] if index < len(found) else None
 
     # Reading.
 
