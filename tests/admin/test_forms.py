@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from admin_models import Card, Everything, Part
 from admin_visitor import Page
+from annotated_types import Ge, MultipleOf
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from mangonel.admin._request import Request
 from mangonel.admin._widgets import Widgets
 from mangonel.bson import Int64
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.describe import spec_of
 from mangonel.odm.testing import from_model, make
 from mangonel.websessions import WebSessions
 
@@ -121,3 +124,24 @@ def test_only_lists_and_embedded_documents_are_added_to(wanted: str) -> None:
     with pytest.raises(ValueError, match="expected a list or an embedded document"):
         _forms.add(spec, name, form, wanted)
     assert form == before
+
+
+@pytest.mark.parametrize(
+    ("constraints", "text", "wanted"),
+    [
+        ((Ge(3),), "4", {"step": "1", "min": "3"}),
+        ((MultipleOf(5),), "10", {"step": "5", "min": None}),
+        # A browser counts from the least value on, so that has to be a multiple.
+        ((MultipleOf(5), Ge(3)), "10", {"step": "5", "min": "5"}),
+        # Or from the value that is there.
+        ((MultipleOf(5),), "7", {"step": "any", "min": None}),
+    ],
+)
+def test_a_browser_takes_each_number_that_the_field_takes(
+    constraints: tuple[Any, ...], text: str, wanted: dict[str, str | None]
+) -> None:
+    spec = spec_of(int, constraints, False, Everything)
+    made = Widgets(ADMIN, REQUEST, {"n": text}, {}).field(spec, "n", "N")
+    for name, value in wanted.items():
+        found = re.search(rf' {name}="([^"]*)"', made)
+        assert (found and found[1]) == value

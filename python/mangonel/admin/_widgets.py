@@ -164,11 +164,14 @@ class Widgets:
             return tag("input", type="text", inputmode="decimal", value=text, **shared)
         if leaf.input == "number":
             # Browsers compare bounds as doubles; the server decides on the large ones.
-            bounds = {"min": checks.get("ge"), "max": checks.get("le")}
+            step, low = checks.get("multiple_of", 1), checks.get("ge")
+            # They count steps from the least value on, or from the value that is there.
+            low = low if low is None else -(-low // step) * step
+            if low is None and not _is_multiple(text, step):
+                step = "any"
+            bounds = {"min": low, "max": checks.get("le")}
             near = {name: bound for name, bound in bounds.items() if bound is not None and abs(bound) < 2**53}
-            return tag(
-                "input", type="number", step=checks.get("multiple_of", 1), value=text, **near, **shared
-            )
+            return tag("input", type="number", step=step, value=text, **near, **shared)
         if leaf.input == "datetime-local":
             return tag("input", type=leaf.input, step="0.001", value=text, **shared)
         return tag("input", type=leaf.input, value=text, maxlength=checks.get("max_length"), **shared)
@@ -184,6 +187,14 @@ class Widgets:
         )
         link = tag("a", f"Open {shown.title}", href=self._request.link(shown.title, "document", id=text))
         return join(entry, tag("datalist", id=f"{path}~"), " ", link if text else None)
+
+
+def _is_multiple(text: str, step: Any) -> bool:
+    """Return whether a text is empty or a multiple."""
+    try:
+        return not text or int(text) % step == 0
+    except ValueError:
+        return False
 
 
 NO_CHOICE = "—"
