@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from mangonel.odm import Document, Embedded, Index, Indexed, SoftDelete, Timestamps
+from mangonel.odm import (
+    Document,
+    Embedded,
+    Index,
+    Indexed,
+    Sequence,
+    SoftDelete,
+    Timestamps,
+    Vector,
+    Version,
+)
 
 
 @pytest.mark.parametrize(
@@ -106,3 +116,22 @@ def test_an_overridden_find_is_refused() -> None:
             @classmethod
             def find(cls, *where: Any, on_invalid: Any = None) -> Any:
                 return super().find({"tenant": 1}, *where)
+
+
+@pytest.mark.parametrize(
+    ("mark", "right"),
+    [
+        (Version, r"Annotated\[int, Version\]"),
+        (Version(), r"Annotated\[int, Version\]"),
+        (Sequence(), r"Annotated\[int \| None, Sequence\(\)\]"),
+        (Indexed(unique=True), r"Annotated\[…, Indexed\(…\)\]"),
+        (Vector(3), r"Annotated\[list\[float\], Vector\(…\)\]"),
+    ],
+)
+def test_a_mark_in_place_of_a_type_is_refused_with_how_it_is_written(mark: Any, right: str) -> None:
+    for annotation, where in ((mark, "Person.n"), (list[mark], "a part of Person")):  # type: ignore[valid-type]
+        body = {"__annotations__": {"n": annotation}, "__module__": __name__}
+        person: Any = type(Document)("Person", (Document,), body)
+        kind = mark if isinstance(mark, type) else type(mark)
+        with pytest.raises(TypeError, match=f"expected {right} for {where}, got {kind.__name__}$"):
+            person(n=1)

@@ -67,6 +67,15 @@ _SCALARS: dict[Any, str] = {
     object: "any",
 }
 _INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp)
+# What is written inside `Annotated`, and how.
+_MARKS: dict[Any, str] = {
+    Version: "Annotated[int, Version]",
+    Sequence: "Annotated[int | None, Sequence()]",
+    Indexed: "Annotated[…, Indexed(…)]",
+    Vector: "Annotated[list[float], Vector(…)]",
+    Encrypted: "Annotated[…, Encrypted(…)]",
+    Custom: "Annotated[…, Custom(load, dump)]",
+}
 # The key under which the core stores the parts of a reference.
 _SLOTS = [_core.odm_offset(vars(Ref)[name]) for name in ("_loaded", "_maker", "_siblings", "id")]
 # The encrypted fields of a model's documents, and how many models there were when they were found.
@@ -499,7 +508,10 @@ def _inner(annotation: Any, cls: Any) -> dict[str, Any]:
 
 
 def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | None) -> tuple[str, Any, str]:
-
+    mark = plain if isinstance(plain, type) else type(plain)
+    if mark in _MARKS:
+        where = f"{cls.__name__}.{info.name}" if info else f"a part of {cls.__name__}"
+        raise TypeError(f"expected {_MARKS[mark]} for {where}, got {mark.__name__}")
     for item in metadata:
         if isinstance(item, Custom):
             return "custom", (item.load, item.dump, plain if isinstance(plain, type) else None), _name(plain)
