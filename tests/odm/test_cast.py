@@ -67,6 +67,20 @@ class ByField(Document):
     tags: list[int] = field(default_factory=list)
 
 
+class PartsByField(Document):
+    __cast__: ClassVar[Any] = {
+        "tags": {"values", "single"},
+        "table": "decimal",
+        "pair": "values",
+        "rows": {"values", "single"},
+    }
+    tags: list[int] = field(default_factory=list)
+    table: dict[str, int] = field(default_factory=dict)
+    pair: tuple[int, str] = (0, "")
+    rows: list[list[int]] = field(default_factory=list)
+    others: list[int] = field(default_factory=list)
+
+
 class Reaching(Document):
     __cast__: ClassVar[Any] = {"values", "null", "single", "decimal"}
     deep: Deep | None = None
@@ -113,6 +127,14 @@ TABLE: list[tuple[Any, str, Any, Any]] = [
     (ByField, "m", "3", ValidationError),
     (ByField, "tags", 1, [1]),
     (ByField, "tags", "1", ValidationError),
+    (PartsByField, "tags", "1", [1]),
+    (PartsByField, "tags", ["1", 2.0], [1, 2]),
+    (PartsByField, "tags", ["x"], ValidationError),
+    (PartsByField, "table", {"a": Decimal128("3")}, {"a": 3}),
+    (PartsByField, "table", {"a": "3"}, ValidationError),
+    (PartsByField, "pair", ["1", 2], (1, "2")),
+    (PartsByField, "rows", [["1"], 2], [[1], [2]]),
+    (PartsByField, "others", ["1"], ValidationError),
 ]
 
 

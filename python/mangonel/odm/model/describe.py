@@ -443,16 +443,33 @@ def default_of(cls: Any, field: Resolved, spec: dict[str, Any]) -> tuple[str, An
 
 
 def spec_of(
-    plain: Any, metadata: typing.Sequence[Any], nullable: bool, cls: Any, info: FieldInfo | None = None
+    plain: Any,
+    metadata: typing.Sequence[Any],
+    nullable: bool,
+    cls: Any,
+    info: FieldInfo | None = None,
+    rules: frozenset[str] | None = None,
 ) -> dict[str, Any]:
-    """Describe one type."""
-    op, argument, label = _op(plain, metadata, cls, info)
+    """Describe one type.
+
+    Args:
+        plain: the type without None.
+        metadata: what stands beside it in `Annotated`.
+        nullable: whether None is one of its values.
+        cls: the model.
+        info: the field, if it is the type of one.
+        rules: the casts of the field that it is a part of. None: it is no part.
+    """
+    if rules is None:
+        name = info.name if info is not None else None
+        rules = cast.rules_of(cls, name) or _reached.get(cls, frozenset())
+    op, argument, label = _op(plain, metadata, cls, info, rules)
     spec = {
         "op": op,
         "argument": argument,
         "nullable": nullable,
         "label": label,
-        "cast": _caster(plain, op, argument, cls, info),
+        "cast": cast.combined(plain, op, argument, rules, _maker_of(info)) if rules else None,
         "checks": list(_checks(metadata)),
         "encrypted": mark_of(metadata) if declared else None,
     }
@@ -461,14 +478,6 @@ def spec_of(
             spec["encrypted"], spec, f"{cls.__name__}.{info.name}" if info else f"a part of {cls.__name__}"
         )
     return spec
-
-
-def _caster(plain: Any, op: str, argument: Any, cls: Any, info: FieldInfo | None) -> Any:
-    """Return the function that casts other values to a type, or None."""
-    rules = cast.rules_of(cls, info.name if info is not None else None) or _reached.get(cls, frozenset())
-    if not rules:
-        return None
-    return cast.combined(plain, op, argument, rules, _maker_of(info))
 
 
 def _maker_of(info: FieldInfo | None) -> Any:
@@ -501,13 +510,15 @@ def _reach(cls: Any) -> None:
                 _reach(inner)
 
 
-def _inner(annotation: Any, cls: Any) -> dict[str, Any]:
+def _inner(annotation: Any, cls: Any, rules: frozenset[str]) -> dict[str, Any]:
     metadata: list[Any] = []
     plain, nullable = without_none(unwrap(annotation, metadata, cls))
-    return spec_of(unwrap(plain, metadata, cls), metadata, nullable, cls)
+    return spec_of(unwrap(plain, metadata, cls), metadata, nullable, cls, None, rules)
 
 
-def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | None) -> tuple[str, Any, str]:
+def _op(
+    plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | None, rules: frozenset[str]
+) -> tuple[str, Any, str]:
     mark = plain if isinstance(plain, type) else type(plain)
     if mark in _MARKS:
         where = f"{cls.__name__}.{info.name}" if info else f"a part of {cls.__name__}"
@@ -523,7 +534,7 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
     if origin is Literal:
         return "literal", arguments, "one of " + ", ".join(map(repr, arguments))
     if origin in (Union, types.UnionType):
-        return _union(arguments, cls)
+        return _union(arguments, cls, rules)
     if (origin or plain) is BelongsTo:
         raise TypeError(f"cannot store {plain!r} inside a type of {cls.__name__}: expected Ref[…] there")
     if origin in (Ref, Refs) or plain in (Ref, Refs):
@@ -531,7 +542,7 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
         target = arguments[0] if arguments else None
         maker = RefMaker(target, cls, info, is_list=not is_one)
         id_type = maker.id_type()
-        inner = _inner(id_type, cls) if id_type is not None else _inner(Any, cls)
+        inner = _inner(Any if id_type is None else id_type, cls, rules)
         label = f"{'Ref' if is_one else 'Refs'}[{maker.target_name}]"
         return (
             ("ref", (maker, Ref, inner, _SLOTS), label) if is_one else ("refs", (maker, Refs, inner), label)
@@ -541,20 +552,20 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
         "Sequence",
         "MutableSequence",
     ):
-        return "list", _inner(arguments[0] if arguments else Any, cls), "list"
+        return "list", _inner(arguments[0] if arguments else Any, cls, rules), "list"
     if container is collections.deque:
-        inner = _inner(arguments[0] if arguments else Any, cls)
+        inner = _inner(arguments[0] if arguments else Any, cls, rules)
         return "custom", (_deque(inner), list, collections.deque), "deque"
     if container in (set, frozenset):
-        return container.__name__, _inner(arguments[0] if arguments else Any, cls), container.__name__
+        return container.__name__, _inner(arguments[0] if arguments else Any, cls, rules), container.__name__
     if container is tuple:
         if not arguments or (len(arguments) == 2 and arguments[1] is Ellipsis):
-            return "tuple_of", _inner(arguments[0] if arguments else Any, cls), "tuple"
-        return "tuple", [_inner(argument, cls) for argument in arguments], "tuple"
+            return "tuple_of", _inner(arguments[0] if arguments else Any, cls, rules), "tuple"
+        return "tuple", [_inner(argument, cls, rules) for argument in arguments], "tuple"
     if container is dict or getattr(container, "__name__", "") in ("Mapping", "MutableMapping"):
         if arguments and unwrap(arguments[0], [], cls) is not str:
             raise TypeError(f"expected str as the keys of {plain!r} in {cls.__name__}: BSON has no others")
-        return "dict", _inner(arguments[1] if arguments else Any, cls), "dict"
+        return "dict", _inner(arguments[1] if arguments else Any, cls, rules), "dict"
     if isinstance(plain, type):
         return _class(plain, cls)
     if isinstance(origin, type) and issubclass(origin, (*_INSTANCES, re.Pattern)):
@@ -642,7 +653,7 @@ def _pattern(value: Any) -> Any:
     return value.try_compile() if isinstance(value, Regex) else re.compile(value)
 
 
-def _union(arguments: tuple[Any, ...], cls: Any) -> tuple[str, Any, str]:
+def _union(arguments: tuple[Any, ...], cls: Any, rules: frozenset[str]) -> tuple[str, Any, str]:
     """Describe a union: embedded classes by tag, everything else by BSON type."""
 
     models: list[Any] = []
@@ -653,7 +664,7 @@ def _union(arguments: tuple[Any, ...], cls: Any) -> tuple[str, Any, str]:
             _check_zones(plain, cls)
             models.append(plain)
         else:
-            others.append(_inner(argument, cls))
+            others.append(_inner(argument, cls, rules))
     tag, rows = "", []
     if len(models) == 1:
         rows = [(b"", models[0])]
