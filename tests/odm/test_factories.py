@@ -6,6 +6,7 @@ import collections
 import datetime as dt
 import enum
 import ipaddress
+import re
 import uuid
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -232,3 +233,67 @@ def test_bounds_of_dates_and_fine_numbers_are_kept() -> None:
 @given(from_model(Bounded))
 def test_strategies_keep_bounds_of_dates_and_fine_numbers(made: Bounded) -> None:
     assert Bounded.from_bson(bytes(made.to_bson().raw)).to_dict() == made.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "wishes"),
+    [
+        (Annotated[int, Ge(5), Le(3)], ">= 5 and <= 3"),
+        (Annotated[int, Gt(3), Lt(4)], "> 3 and < 4"),
+        (Annotated[int, MultipleOf(10), Ge(11), Le(19)], "a multiple of 10 and >= 11 and <= 19"),
+        (Annotated[Int64, Ge(5), Le(3)], ">= 5 and <= 3"),
+        (Annotated[float, Ge(0.5), Lt(0.5)], ">= 0.5 and < 0.5"),
+        (Annotated[Decimal, Gt(Decimal(2)), Le(Decimal(1))], "> 2 and <= 1"),
+        (Annotated[str, MinLen(5), MaxLen(3)], "a length of at least 5 and a length of at most 3"),
+        (Annotated[list[int], MinLen(2), MaxLen(1)], "a length of at least 2 and a length of at most 1"),
+        (list[Annotated[int, Ge(5), Le(3)]], ">= 5 and <= 3"),
+        (
+            Annotated[dt.date, Gt(dt.date(2024, 1, 1)), Lt(dt.date(2024, 1, 2))],
+            "> 2024-01-01 and < 2024-01-02",
+        ),
+    ],
+)
+def test_constraints_that_contradict_one_another_are_named(annotation: Any, wishes: str) -> None:
+    body = {"__annotations__": {"n": annotation}, "__module__": __name__}
+    never: Any = type(Document)("Never", (Document,), body)
+    said = re.escape(f"meets its constraints, {wishes}, which contradict one another; correct them")
+    with pytest.raises(OdmError, match=f"cannot make Never.n: no .* {said}"):
+        make(never)
+    with pytest.raises(OdmError, match=f"cannot make Never.n: no .* {said}"):
+        find(from_model(never), lambda made: True)
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        Annotated[int, Ge(18), Ge(0), Le(40), Le(20)],
+        Annotated[int, Ge(3), Gt(5), Lt(7), Le(9)],
+        Annotated[int, MultipleOf(4), MultipleOf(6), Ge(1), Le(12)],
+        Annotated[str, MinLen(4), MinLen(2), MaxLen(5), MaxLen(9)],
+        Annotated[Int64, Ge(5), Le(6)],
+        Annotated[set[Tone], MinLen(2)],
+        Annotated[set[bool], MinLen(2)],
+        Annotated[frozenset[Literal[3, 4, 5]], MinLen(3)],
+        Annotated[set[Annotated[int, Ge(0), Le(2)]], MinLen(3)],
+    ],
+)
+def test_of_several_constraints_the_strictest_holds(annotation: Any) -> None:
+    body = {"__annotations__": {"n": annotation}, "__module__": __name__}
+    narrow: Any = type(Document)("Narrow", (Document,), body)
+    for _ in range(20):
+        make(narrow).validate()
+
+    @settings(max_examples=20, suppress_health_check=list(HealthCheck), deadline=None)
+    @given(from_model(narrow))
+    def is_valid(made: Any) -> None:
+        made.validate()
+
+    is_valid()
+
+
+def test_a_set_of_more_values_than_there_are_cannot_be_made() -> None:
+    class Full(Document):
+        tones: Annotated[set[Tone], MinLen(3)]
+
+    with pytest.raises(OdmError, match=r"cannot make Full.tones: expected 3 different values of Tone, got 2"):
+        make(Full)

@@ -186,3 +186,13 @@ def test_an_id_without_a_default_is_sent_and_unknown_keys_are_refused() -> None:
     assert list(Patch[Strict].model_fields) == ["n"]  # type: ignore[attr-defined]
     with pytest.raises(pydantic.ValidationError, match="more"):
         Input[Strict].model_validate({"id": 3, "more": 1})  # type: ignore[attr-defined]
+
+
+def test_of_repeated_constraints_the_strictest_is_asked_for() -> None:
+    class Adult(Document):
+        age: Annotated[int, Ge(18), Ge(0)]
+
+    shape: Any = Input[Adult]
+    assert shape.model_json_schema()["properties"]["age"]["minimum"] == 18
+    with pytest.raises(pydantic.ValidationError, match="18"):
+        shape(age=5)

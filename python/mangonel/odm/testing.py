@@ -13,6 +13,7 @@ import collections
 import datetime as dt
 import decimal
 import itertools
+import math
 import re
 import uuid
 from collections.abc import Callable
@@ -64,6 +65,7 @@ def make(model: type[T], **values: Any) -> T:
     Raises:
         TypeError: the model has no such field, or it is no model.
         OdmError: a value for a field could not be found, because of a pattern or a condition of the program; pass one.
+            Or no value can meet its constraints, since they contradict one another.
         ValidationError: a given value does not fit its field.
 
     Example:
@@ -86,28 +88,31 @@ def make(model: type[T], **values: Any) -> T:
             part = field.model if isinstance(value, dict) and not field.is_list else None
             given[name] = make(part, **value) if part is not None and spec["op"] == "embedded" else value
         elif default_of(cls, field, spec)[0] == "required":
-            given[name] = _valid(cls, name, spec)
+            given[name] = _valid(f"{cls.__name__}.{name}", spec)
     return cls(**given)
 
 
-def _valid(cls: Any, name: str, spec: dict[str, Any]) -> Any:
-    """Return a value for a field that its constraints accept."""
+def _valid(where: str, spec: dict[str, Any]) -> Any:
+    """Return a value for a field that its constraints accept; `where` names the field."""
     checks = [check for kind, check in spec["checks"] if kind in ("pattern", "predicate")]
     if not checks:
-        return _value(spec)
+        return _value(where, spec)
+    sizes = _constraints(where, spec)
     candidates = itertools.chain(
         (_of_pattern(check) for check in checks),
         _texts() if spec["op"] == "str" else (),
-        (_value(spec) for _ in range(_TRIES)),
+        (_value(where, spec) for _ in range(_TRIES)),
     )
     for candidate in candidates:
-        if candidate is not None and all(_passes(check, candidate) for check in checks):
-            sizes = dict(spec["checks"])
-            if not isinstance(candidate, str) or _of_length(sizes)(candidate):
-                return candidate
+        is_text = isinstance(candidate, str)
+        if candidate is None or (is_text and not _of_length(sizes)(candidate)):
+            continue
+        if all(_passes(check, candidate) for check in checks):
+            return candidate
+    model, _, name = where.partition(".")
     raise OdmError(
-        f"cannot make a value of {cls.__name__}.{name} that its pattern or its condition accepts: pass one, as "
-        f"make({cls.__name__}, {name}=…)"
+        f"cannot make a value of {where} that its pattern or its condition accepts: pass one, as "
+        f"make({model}, {name}=…)"
     )
 
 
@@ -142,12 +147,19 @@ def _number(checks: dict[str, Any], kind: Callable[[Any], Any]) -> Any:
         first = -(-bound // step) * step if low is not None else bound // step * step
         return kind(first + (count if low is not None else -count) * step)
     if kind is int or "multiple_of" in checks:
-        first = -(-low // step) * step + (step if "gt" in checks and low % step == 0 else 0)
-        last = high // step * step - (step if "lt" in checks and high % step == 0 else 0)
+        first, last = _whole(checks, low, high)
         size = int((last - first) // step) + 1
         return kind(first + count % max(size, 1) * step)
     part = kind(count % 999 + 1) / kind(1000)
     return kind(low) + (kind(high) - kind(low)) * part
+
+
+def _whole(checks: dict[str, Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """Return the first and the last multiple within bounds; of integers without a step, of 1."""
+    step = checks.get("multiple_of", 1)
+    first = -(-low // step) * step + (step if "gt" in checks and low % step == 0 else 0)
+    last = high // step * step - (step if "lt" in checks and high % step == 0 else 0)
+    return first, last
 
 
 def _text(checks: dict[str, Any], prefix: str = "text") -> str:
@@ -189,25 +201,72 @@ def _span(checks: dict[str, Any], unit: dt.timedelta) -> tuple[Any, Any]:
     return first, last
 
 
+_WISHES = {
+    "ge": ">= {}",
+    "gt": "> {}",
+    "le": "<= {}",
+    "lt": "< {}",
+    "min_length": "a length of at least {}",
+    "max_length": "a length of at most {}",
+    "multiple_of": "a multiple of {}",
+}
+
+
+def _constraints(where: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the constraints of a type.
+
+    Raises:
+        OdmError: they contradict one another.
+    """
+    checks = dict(spec["checks"])
+    if _is_contradiction(spec["op"], spec["argument"], checks):
+        wishes = [_WISHES[kind].format(bound) for kind, bound in checks.items() if kind in _WISHES]
+        label = spec["label"].partition(",")[0]
+        raise OdmError(
+            f"cannot make {where}: no {label} meets its constraints, {' and '.join(wishes)}, which contradict one "
+            "another; correct them"
+        )
+    return checks
+
+
+def _is_contradiction(op: str, argument: Any, checks: dict[str, Any]) -> bool:
+    """Whether no value of a type can fulfil these constraints."""
+    if checks.get("min_length", 0) > checks.get("max_length", math.inf):
+        return True
+    if op in ("datetime", "date"):
+        first, last = _span(checks, _DAY if op == "date" else _MILLISECOND)
+        return first is not None and last is not None and first > last
+    low, high = checks.get("ge", checks.get("gt")), checks.get("le", checks.get("lt"))
+    if low is None or high is None:
+        return False
+    if op == "int" or argument is Int64 or "multiple_of" in checks:
+        first, last = _whole(checks, low, high)
+        return bool(first > last)
+    return bool(low > high or (low == high and ("gt" in checks or "lt" in checks)))
+
+
 def _size(checks: dict[str, Any]) -> int:
     """Return the smallest allowed length above zero; 0 if only an empty value is allowed."""
     return max(checks.get("min_length", 0), min(1, checks.get("max_length", 1)))
 
 
-def _value(spec: dict[str, Any]) -> Any:
-    """Return a value of a described type."""
-    op, argument, checks = spec["op"], spec["argument"], dict(spec["checks"])
+def _value(where: str, spec: dict[str, Any]) -> Any:
+    """Return a value of a described type, of the field `where`."""
+    op, argument, checks = spec["op"], spec["argument"], _constraints(where, spec)
     if op in _PLAIN:
         return _PLAIN[op](checks)
     if op == "datetime":
         return _moment(checks, _START if argument else _START.replace(tzinfo=None), _MILLISECOND)
-    if op in ("list", "set", "frozenset", "tuple_of"):
-        kind = {"list": list, "set": set, "frozenset": frozenset, "tuple_of": tuple}[op]
-        return kind(_value(argument) for _ in range(_size(checks)))
+    if op in ("set", "frozenset"):
+        kind: Any = set if op == "set" else frozenset
+        return kind(_distinct(where, argument, _size(checks)))
+    if op in ("list", "tuple_of"):
+        made = [_value(where, argument) for _ in range(_size(checks))]
+        return made if op == "list" else tuple(made)
     if op == "tuple":
-        return tuple(_value(inner) for inner in argument)
+        return tuple(_value(where, inner) for inner in argument)
     if op == "dict":
-        return {f"key{number}": _value(argument) for number in range(_size(checks))}
+        return {f"key{number}": _value(where, argument) for number in range(_size(checks))}
     if op == "embedded":
         return make(argument)
     if op == "literal":
@@ -216,18 +275,41 @@ def _value(spec: dict[str, Any]) -> Any:
         return next(iter(argument[0]))
     if op == "union":
         _, rows, others = argument
-        return make(rows[0][1]) if rows else _value(others[0])
+        return make(rows[0][1]) if rows else _value(where, others[0])
     if op == "ref":
-        return _value(argument[2])
+        return _value(where, argument[2])
     if op == "refs":
-        return [_value(argument[2]) for _ in range(checks.get("min_length", 0))]
+        return [_value(where, argument[2]) for _ in range(checks.get("min_length", 0))]
     if op == "geo":
         return _GEOMETRIES[argument[1]]()
+    if op == "instance" and argument is Int64:
+        return Int64(_number(checks, int))
     if op == "instance":
         return _INSTANCES[argument]() if argument in _INSTANCES else argument()
     if op == "custom":
         return _custom(argument, spec["label"])
-    raise OdmError(f"cannot make a value of the type {spec['label']}: pass one")
+    raise OdmError(f"cannot make a value of the type {spec['label']} for {where}: pass one")
+
+
+def _distinct(where: str, spec: dict[str, Any], size: int) -> list[Any]:
+    """Return different values of a described type.
+
+    Raises:
+        OdmError: it has not so many.
+    """
+    few: dict[str, Callable[[], Any]] = {
+        "bool": lambda: (True, False),
+        "literal": lambda: spec["argument"],
+        "enum": lambda: spec["argument"][0],
+        "none": lambda: (None,),
+    }
+    made = few[spec["op"]]() if spec["op"] in few else (_value(where, spec) for _ in range(_TRIES + size))
+    found = list(itertools.islice(dict.fromkeys(made), size))
+    if len(found) < size:
+        raise OdmError(
+            f"cannot make {where}: expected {size} different values of {spec['label']}, got {len(found)}"
+        )
+    return found
 
 
 def _texts() -> tuple[str, ...]:
@@ -279,7 +361,6 @@ _GEOMETRIES: dict[str, Callable[[], Any]] = {
 }
 _INSTANCES: dict[Any, Callable[[], Any]] = {
     uuid.UUID: uuid.uuid4,
-    Int64: lambda: Int64(next(_numbers)),
     Decimal128: lambda: Decimal128(str(next(_numbers))),
     Binary: lambda: Binary(_text({}).encode()),
     Code: lambda: Code("return 1"),
@@ -344,21 +425,21 @@ def _instances(st: Any, cls: Any, strategies: dict[str, Any]) -> Any:
             # Saves count these.
             continue
         elif kind == "required":
-            parts[name] = _strategy(st, spec)
+            parts[name] = _strategy(st, f"{cls.__name__}.{name}", spec)
         else:
-            optional[name] = _strategy(st, spec)
+            optional[name] = _strategy(st, f"{cls.__name__}.{name}", spec)
     return st.fixed_dictionaries(parts, optional=optional).map(lambda values: cls(**values))
 
 
-def _strategy(st: Any, spec: dict[str, Any]) -> Any:
-    """Return the strategy of a described type."""
-    found = _plain_strategy(st, spec["op"], spec["argument"], dict(spec["checks"]), spec)
+def _strategy(st: Any, where: str, spec: dict[str, Any]) -> Any:
+    """Return the strategy of a described type, of the field `where`."""
+    checks = _constraints(where, spec)
+    found = _plain_strategy(st, where, checks, spec)
     for kind, check in spec["checks"]:
         if kind == "pattern":
             # The expression matches a text generated from it.
             pattern = check.__self__
-            sizes = {name: bound for name, bound in spec["checks"] if name in ("min_length", "max_length")}
-            found = _matching(st, pattern).filter(_of_length(sizes))
+            found = _matching(st, pattern).filter(_of_length(checks))
         elif kind == "predicate":
             found = found.filter(lambda value, check=check: _passes(check, value))
     return st.none() | found if spec["nullable"] else found
@@ -387,7 +468,8 @@ def _of_length(sizes: dict[str, Any]) -> Callable[[str], bool]:
     return fits
 
 
-def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spec: dict[str, Any]) -> Any:
+def _plain_strategy(st: Any, where: str, checks: dict[str, Any], spec: dict[str, Any]) -> Any:
+    op, argument = spec["op"], spec["argument"]
     sizes: dict[str, Any] = {}
     if "min_length" in checks:
         sizes["min_size"] = checks["min_length"]
@@ -408,18 +490,18 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
         )
         return moments.map(lambda moment: moment.replace(tzinfo=dt.UTC)) if argument else moments
     if op == "list":
-        return st.lists(_strategy(st, argument), **few)
+        return st.lists(_strategy(st, where, argument), **few)
     if op in ("set", "frozenset"):
         kind = st.sets if op == "set" else st.frozensets
-        return kind(_strategy(st, argument), **few)
+        return kind(_strategy(st, where, argument), **few)
     if op == "tuple_of":
-        return st.lists(_strategy(st, argument), **few).map(tuple)
+        return st.lists(_strategy(st, where, argument), **few).map(tuple)
     if op == "tuple":
-        return st.tuples(*(_strategy(st, inner) for inner in argument))
+        return st.tuples(*(_strategy(st, where, inner) for inner in argument))
     if op == "dict":
         # The server takes names with dots and dollars only in some places.
         keys = st.text("abcdefghijklmnopqrstuvwxyz_0123456789", min_size=1, max_size=8)
-        return st.dictionaries(keys, _strategy(st, argument), **few)
+        return st.dictionaries(keys, _strategy(st, where, argument), **few)
     if op == "embedded":
         return from_model(argument)
     if op == "literal":
@@ -428,11 +510,11 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
         return st.sampled_from(list(argument[0]))
     if op == "union":
         models = list(dict.fromkeys(model for _, model in argument[1]))
-        return st.one_of(*map(from_model, models), *(_strategy(st, other) for other in argument[2]))
+        return st.one_of(*map(from_model, models), *(_strategy(st, where, other) for other in argument[2]))
     if op == "ref":
-        return _strategy(st, argument[2])
+        return _strategy(st, where, argument[2])
     if op == "refs":
-        return st.lists(_strategy(st, argument[2]), unique_by=repr, **few)
+        return st.lists(_strategy(st, where, argument[2]), unique_by=repr, **few)
     if op == "geo":
         return _geometries(st, argument[1])
     if op == "object_id":
@@ -451,9 +533,9 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
     if op == "instance" and argument is uuid.UUID:
         return st.uuids()
     if op == "instance" and argument is Int64:
-        return st.integers(-(2**63), 2**63 - 1).map(Int64)
+        return _numbers_of(st, "int", checks).map(Int64)
     # Each example gets a fresh value, as in `make`.
-    return st.builds(lambda: _value({**spec, "nullable": False}))
+    return st.builds(lambda: _value(where, {**spec, "nullable": False}))
 
 
 _DATES = dt.date(1, 1, 2), dt.date(9999, 12, 30)

@@ -11,6 +11,7 @@ import copy
 import datetime as dt
 import decimal
 import enum
+import math
 import re
 import types
 import typing
@@ -470,7 +471,7 @@ def spec_of(
         "nullable": nullable,
         "label": label,
         "cast": cast.combined(plain, op, argument, rules, _maker_of(info)) if rules else None,
-        "checks": list(_checks(metadata)),
+        "checks": _strictest(_checks(metadata)),
         "encrypted": mark_of(metadata) if declared else None,
     }
     if spec["encrypted"] is not None:
@@ -752,6 +753,28 @@ def _checks(metadata: typing.Sequence[Any]) -> typing.Iterator[tuple[str, Any]]:
             yield "predicate", item.func
         elif not known and callable(item):
             yield "predicate", item
+
+
+def _strictest(checks: typing.Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return constraints, of several of one kind the strictest; all patterns and predicates stay."""
+    found: dict[str, Any] = {}
+    others: list[tuple[str, Any]] = []
+    for kind, bound in checks:
+        if kind in ("pattern", "predicate"):
+            others.append((kind, bound))
+            continue
+        known = found.get(kind, bound)
+        if kind == "multiple_of" and isinstance(known, int) and isinstance(bound, int):
+            found[kind] = math.lcm(known, bound)
+        elif kind == "multiple_of" and known != bound:
+            others.append((kind, bound))
+        else:
+            found[kind] = min(known, bound) if kind in ("le", "lt", "max_length") else max(known, bound)
+    if "ge" in found and "gt" in found:
+        del found["ge" if found["gt"] >= found["ge"] else "gt"]
+    if "le" in found and "lt" in found:
+        del found["le" if found["lt"] <= found["le"] else "lt"]
+    return [*found.items(), *others]
 
 
 def _name(plain: Any) -> str:
