@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import datetime as dt
 import io
+import pickle
 from functools import partial
 from typing import Any
 
@@ -294,3 +296,44 @@ def test_check_lists_what_does_not_fit(db: Connection) -> None:
         assert repr(id) in line
         assert path in line
     assert "11 read, 6 do not fit" in lines[-1]
+
+
+class Diary(Document):
+    id: int = field(default=0, key="_id")  # type: ignore[assignment]
+    n: int = 0
+    days: list[dt.datetime] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    late: list[int] = field(default_factory=list, lazy=True)
+
+
+def test_what_cannot_be_decoded_stays_as_it_is_in_copies_and_after_a_rollback(db: Connection) -> None:
+    raw = db.client[db.name]["diary"]
+    stored = {"_id": 1, "n": 1, "days": [DatetimeMS(FAR_MS)], "tags": ["a"], "late": [1]}
+    raw.insert_one(stored)
+    diary, other = Diary.find().lazy().first(), Diary(id=2, n=2).save()
+    assert diary is not None
+    diary.tags.append("b")
+
+    def fail() -> None:
+        with db.transaction():
+            other.n = diary.n = 3
+            diary.late = [2]
+            other.save()
+            diary.save()
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
+    assert (diary.n, diary.tags, other.n, set(diary.changes())) == (1, ["a", "b"], 2, {"tags"})
+    diary.late = [2]
+    for copied in (copy.copy(diary), pickle.loads(pickle.dumps(diary))):
+        assert (copied.tags, copied.late, set(copied.changes())) == (["a", "b"], [2], {"tags", "late"})
+        with pytest.raises(ValidationError, match=r"\$\.days\[0\]"):
+            _ = copied.days
+    copied.save()
+    options = bson.CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
+    found = raw.with_options(codec_options=options).find_one({"_id": 1})
+    assert found == {**stored, "tags": ["a", "b"], "late": [2]}
+    with db.unit() as unit:
+        unit.delete(other, diary)
+    assert raw.count_documents({}) == 0

@@ -404,7 +404,7 @@ def represent(instance: Any) -> str:
 
 def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
     """Return a new document with the same values."""
-    made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None, (), {}, None)
+    made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None, None, (), {}, None)
     if instance.__is_document__ and "id" in instance.__fields__:
         info = instance.__fields__["id"]
         if "id" not in changes and info.default_factory is not None:
@@ -417,16 +417,34 @@ def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
 def reduce(instance: Any) -> Any:
     """Return the arguments to make an instance again, also in another process: it saves what this one would save."""
     flags, *pending = _core.odm_pending(instance)
-    loaded = list(_core.odm_loaded(instance)) if flags & PARTIAL else None
-    return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, *pending)
+    names = _core.odm_loaded(instance)
+    loaded = names if flags & PARTIAL else None
+    # Values that were not decoded yet stay so: some cannot be. Those that a program gave are decoded.
+    read = None if flags & NEW else _core.odm_loaded(instance, False)
+    read = None if read == names else read
+    return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, read, *pending)
 
 
-def restore(cls: Any, data: bytes, flags: int, loaded: list[str] | None, *pending: Any) -> Any:
-    """Make an instance from the result of `reduce`."""
+def restore(
+    cls: Any, data: bytes, flags: int, loaded: list[str] | None, read: list[str] | None, *pending: Any
+) -> Any:
+    """Make an instance from the result of `reduce`.
+
+    Args:
+        cls: its class.
+        data: its document.
+        flags: what `odm_flags` has of it.
+        loaded: the fields that it has. None: all.
+        read: those whose values are decoded. None: all.
+        pending: further arguments of `odm_resume`.
+    """
     only = None
     if loaded is not None:
         names = list(cls.__fields__)
         only = [names.index(name) for name in loaded]
-    made = _core.odm_decode_all(cls.__model__, data, False, only)[0]
+    made = _core.odm_decode_all(cls.__model__, data, read is not None, only)[0]
+    late = set(_core.odm_loaded(made)).difference(_core.odm_loaded(made, False))
+    for name in late if read is None else late.intersection(read):
+        held(made, name)
     _core.odm_resume(made, flags, *pending)
     return made
