@@ -18,6 +18,7 @@ from mangonel.odm import (
     Document,
     Embedded,
     File,
+    Indexed,
     Many,
     Point,
     Polygon,
@@ -112,6 +113,40 @@ class Vault(Document):
     name: str
     token: Secret
     hidden: str = "unseen"
+
+
+class Pin(Embedded):
+    __secret__: ClassVar[tuple[str, ...]] = ("code",)
+
+    name: str = "p"
+    code: str = "unseen-code"
+    token: Secret | None = field(default=None, key="t")
+
+
+class Wallet(Audited):
+    __collection__ = "admin_wallets"
+
+    name: str
+    token: Secret | None = None
+    pin: Pin | None = None
+    pins: list[Pin] = field(default_factory=list)
+    by_name: dict[str, Pin] = field(default_factory=dict)
+
+
+class Place(Document):
+    __collection__ = "admin_places"
+    __root__ = True
+
+    name: str = ""
+    at: Annotated[Point | None, Indexed("2dsphere")] = None
+    number: int = 0
+    anything: Any = None
+
+
+class Cellar(Place):
+    __secret__: ClassVar[tuple[str, ...]] = ("code",)
+
+    code: str = "unseen-code"
 
 
 class Colour(enum.Enum):

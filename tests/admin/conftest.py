@@ -16,7 +16,7 @@ from mangonel.websessions import WebSessions
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from admin_models import Author, Contract, Picture, Post, Scan, Thumbnail, Vault
+from admin_models import Author, Contract, Picture, Place, Post, Scan, Thumbnail, Vault, Wallet
 from admin_visitor import Visitor
 
 
@@ -52,6 +52,8 @@ def admin() -> Admin:
         Scan,
         Picture,
         Thumbnail,
+        Wallet,
+        Place,
         sessions=WebSessions("memory:"),
         login=check,
         allowed=allowed,

@@ -6,13 +6,27 @@ import json
 from typing import Any
 
 import pytest
-from admin_models import Album, Author, Comment, Contract, Picture, Post, Scan, Thumbnail, Vault
+from admin_models import (
+    Album,
+    Author,
+    Cellar,
+    Comment,
+    Contract,
+    Picture,
+    Pin,
+    Place,
+    Post,
+    Scan,
+    Thumbnail,
+    Vault,
+    Wallet,
+)
 from admin_visitor import Visitor
 
 from mangonel.admin import Admin, Shown
 from mangonel.admin._files import file_fields
 from mangonel.errors import NetworkTimeout
-from mangonel.odm import DeleteDenied, File, acting_as
+from mangonel.odm import DeleteDenied, File, Secret, acting_as
 from mangonel.websessions import WebSessions
 
 
@@ -424,6 +438,57 @@ def test_a_secret_is_never_sent_and_kept_if_it_is_left_empty(ada: Visitor) -> No
     ada.send(page, name="w")
     stored = Vault.find().one()
     assert (stored.name, stored.token.reveal(), stored.hidden) == ("w", "s3cr3t", "unseen")
+
+
+def test_no_page_shows_a_secret_of_an_embedded_document_or_of_a_history(ada: Visitor) -> None:
+    def pin(number: int) -> Pin:
+        return Pin(token=Secret(f"unseen-{number}"))
+
+    wallet = Wallet(
+        name="w", token=Secret("unseen-0"), pin=pin(1), pins=[pin(2)], by_name={"a": pin(3)}
+    ).save()
+    wallet.token, wallet.pin = Secret("unseen-4"), pin(5)
+    wallet.pins.append(pin(6))
+    wallet.save()
+    cellar = Cellar(name="c").save()
+    for path in (
+        f"/Wallet/document?id={wallet.id}",
+        f"/Wallet/history?id={wallet.id}",
+        "/Wallet",
+        f"/Place/document?id={cellar.id}",
+    ):
+        page = ada.get(path)
+        assert "unseen" not in page.html
+    history = ada.get(f"/Wallet/history?id={wallet.id}").text
+    assert "•••••• → " in history.replace('"', "")
+
+
+def test_a_user_who_may_not_change_a_document_sees_no_secret_of_it(stranger: Visitor) -> None:
+    wallet = Wallet(name="w", pin=Pin(token=Secret("unseen-1")), pins=[Pin(token=Secret("unseen-2"))]).save()
+    stranger.log_in("eve")
+    page = stranger.get(f"/Wallet/document?id={wallet.id}")
+    assert "unseen" not in page.html
+    assert '"name": "p", "t": "••••••"' in page.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("number", str(2**63), "at most 64 bits"),
+        ("anything", str(2**70), "8-byte ints"),
+        ("at", '{"type": "Point", "coordinates": [500, 0]}', "error 16755"),
+    ],
+)
+def test_what_no_document_can_have_is_told_and_nothing_is_stored(
+    name: str, text: str, said: str, ada: Visitor
+) -> None:
+    Place.sync_indexes()
+    page = ada.send(ada.get("/Place/new"), 422, **{name: text})
+    assert said in page.text
+    place = Place(name="p").save()
+    page = ada.get(f"/Place/document?id={place.id}")
+    assert said in ada.send(page, 422 if name == "number" else 409, **{name: text}).text
+    assert [one.to_dict() for one in Place.find()] == [place.to_dict()]
 
 
 def test_a_user_does_only_what_is_allowed(stranger: Visitor) -> None:

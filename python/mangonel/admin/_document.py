@@ -13,7 +13,8 @@ from mangonel.admin._markup import join, tag
 from mangonel.admin._request import Refused, Request, Response
 from mangonel.admin._texts import shown_json
 from mangonel.admin._widgets import Widgets
-from mangonel.errors import DuplicateKeyError
+from mangonel.bson.errors import BSONError
+from mangonel.errors import DuplicateKeyError, WriteError
 from mangonel.gridfs import NoFile
 from mangonel.odm import Audited, File
 from mangonel.odm.errors import (
@@ -39,7 +40,7 @@ CONFLICT = (
     "Another writer changed this document meanwhile. Nothing was saved; save again to replace what is stored."
 )
 # What a write may end with that its user can do something about.
-REFUSALS = (DuplicateKeyError, DanglingReference, ValidationError, DeleteDenied)
+REFUSALS = (WriteError, BSONError, OverflowError, DanglingReference, ValidationError, DeleteDenied)
 
 
 async def found_flow(
@@ -200,7 +201,7 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
         return _conflict(admin, request, shown, edited, form, _form_of(shown, changed), [])
     except REFUSALS as error:
         await uploads.withdraw_flow()
-        _forms.note(error, "", "", faults)
+        _note(error, faults)
         return _page(admin, request, shown, document, form, _at_top(faults, edited))
     if not isinstance(document, Audited):
         await clear_flow(port, shown.title, had - files_of(document))
@@ -215,6 +216,15 @@ async def _stored_flow(port: Port, request: Request, shown: ShownModel) -> dict[
         raise Refused(404, f"no {shown.title} has this id") from error
     found: list[dict[str, Any]] = await port.call(query.dicts)
     return found[0] if found else {}
+
+
+def _note(error: Exception, faults: dict[str, str]) -> None:
+    """Add why a document was refused as a whole."""
+    if isinstance(error, WriteError) and not isinstance(error, DuplicateKeyError):
+        # The server's words may quote the document, fields included that the user may not see.
+        faults[""] = f"the server refuses this document (error {error.code})"
+    else:
+        _forms.note(error, "", "", faults)
 
 
 def _is_touched(name: str, form: Form, request: Request) -> bool:
@@ -335,7 +345,7 @@ async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel
             with acting_as(request.user):
                 await port.call(document.insert)
         except (*REFUSALS, TypeError) as error:
-            _forms.note(error, "", "", faults)
+            _note(error, faults)
         else:
             request.session.flash(f"{shown.name_of(document)} is created.")
             return Response.to(request.link(shown.title, "document", id=shown.id_text(document.id)))
@@ -395,14 +405,14 @@ async def history_flow(admin: Admin, port: Port, request: Request, shown: ShownM
     document = await found_flow(admin, port, request, shown)
     if not isinstance(document, Audited):
         raise Refused(404, f"{shown.title} keeps no history")
-    shown_names = {name for name, _ in shown.fields(type(document))}
+    specs = dict(shown.fields(type(document)))
     rows = []
     for revision in reversed(await port.call(document.history)):
-        changes = [
-            (tag("dt", name_text(name)), tag("dd", shown_json(old), " → ", shown_json(new)))
-            for name, (old, new) in revision.changes.items()
-            if name in shown_names
-        ]
+        changes = []
+        for name, both in revision.changes.items():
+            if name in specs:
+                old, new = (shown_json(_forms.without_secrets(specs[name], value)) for value in both)
+                changes.append((tag("dt", name_text(name)), tag("dd", old, " → ", new)))
         at = tag("time", revision.at.isoformat(" ", "seconds"), datetime=revision.at.isoformat())
         by = "" if revision.by is None else str(revision.by)
         parts = (revision.number, at, by, revision.operation, tag("dl", changes))

@@ -18,7 +18,7 @@ from mangonel.admin._texts import Leaf, Spec, is_carried, leaf_of, same_lines
 from mangonel.odm._registry import is_instance
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.convert import from_dict
+from mangonel.odm.model.convert import from_dict, plain
 from mangonel.odm.model.describe import default_of, spec_of
 from mangonel.odm.model.refs import Refs
 
@@ -43,8 +43,39 @@ def fields_of(model: Any) -> Iterator[tuple[str, Spec]]:
 
 
 def is_secret(model: Any, name: str) -> bool:
-    """Return whether a field's value is not to be shown: one of `__secret__`."""
-    return name in getattr(model, "__secret__", ())
+    """Return whether a field's value is not to be shown: one of `__secret__`, of the model or a base."""
+    return any(name in vars(base).get("__secret__", ()) for base in model.__mro__)
+
+
+HIDDEN = "••••••"
+"""What is shown of a secret."""
+
+
+def without_secrets(spec: Spec, value: Any) -> Any:
+    """Return a value, or its stored form, for reading: dots for a `Secret`, and no fields of `__secret__`."""
+    if value is None:
+        return None
+    leaf, kinds = leaf_of(spec), kinds_of(spec)
+    if leaf is not None and leaf.input == "secret":
+        return HIDDEN
+    if spec["op"] in ROWS and isinstance(value, Mapping):
+        return {key: without_secrets(item_of(spec, 0), part) for key, part in value.items()}
+    if spec["op"] in ROWS and isinstance(value, (list, tuple, set, frozenset)):
+        most = len(spec["argument"]) - 1 if spec["op"] == "tuple" else len(value)
+        return [without_secrets(item_of(spec, min(at, most)), part) for at, part in enumerate(value)]
+    if is_instance(value) and kinds:
+        kinds, value = {"": type(value)}, plain(value, by_key=True)
+    if not kinds or not isinstance(value, Mapping):
+        return value
+    found = dict(value)
+    for model in kinds.values():
+        for name, inner in fields_of(model):
+            key = model.__plan__.fields[name].key
+            if is_secret(model, name):
+                found.pop(key, None)
+            elif key in found:
+                found[key] = without_secrets(inner, found[key])
+    return found
 
 
 def kinds_of(spec: Spec) -> dict[str, Any]:

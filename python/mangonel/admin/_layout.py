@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
-from mangonel.admin._forms import kinds_of
+from mangonel.admin._forms import HIDDEN, kinds_of, without_secrets
 from mangonel.admin._markup import Markup, join, tag
 from mangonel.admin._request import Request, Response
 from mangonel.admin._texts import Spec, leaf_of, shown_json
@@ -75,7 +75,7 @@ def cell(
         return join(*[part for ref in list(value)[:10] for part in (_link(admin, request, ref, unseen), " ")])
     leaf = leaf_of(spec)
     if leaf is not None and leaf.input == "secret":
-        return "••••••"
+        return HIDDEN
     if isinstance(value, dt.datetime):
         return tag("time", value.isoformat(" ", "seconds"), datetime=value.isoformat())
     if leaf is not None and leaf.input == "select":
@@ -85,7 +85,7 @@ def cell(
         except (ValueError, KeyError):
             return shortened(str(value))
     if leaf is None or leaf.input == "json" or kinds_of(spec):
-        return shortened(shown_json(value))
+        return shortened(shown_json(without_secrets(spec, value)))
     try:
         return shortened(leaf.write(value))
     except Exception:

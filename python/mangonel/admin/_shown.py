@@ -90,7 +90,7 @@ class ShownModel(Shown):
             model: a subclass of the model, for a document of it.
         """
         for name, spec in fields_of(model or self.model):
-            if name not in self.hidden and not is_secret(self.model, name):
+            if name not in self.hidden and not is_secret(model or self.model, name):
                 yield name, spec
 
     def edited(self, model: Any, *, is_new: bool) -> list[tuple[str, Spec]]:

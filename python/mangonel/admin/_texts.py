@@ -196,9 +196,12 @@ def _custom(load: Any, dump: Any, kind: Any) -> Leaf:
 
 def _int(text: str) -> int:
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise ValueError(f"expected a whole number, got {text!r}") from None
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"expected a whole number of at most 64 bits, got {text!r}")
+    return number
 
 
 def _float(text: str) -> float:
