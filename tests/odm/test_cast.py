@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import decimal
+import math
+import uuid
 from typing import Any, ClassVar
 
 import pytest
@@ -65,6 +68,16 @@ class ByField(Document):
     n: int = 7
     m: int = 8
     tags: list[int] = field(default_factory=list)
+
+
+class Similar(Document):
+    __cast__ = True
+    owner: ObjectId | None = None
+    price: decimal.Decimal = decimal.Decimal(0)
+    key: uuid.UUID | None = None
+    at: dt.datetime | None = None
+    data: bytes = b""
+    n: int = 0
 
 
 class PartsByField(Document):
@@ -135,6 +148,15 @@ TABLE: list[tuple[Any, str, Any, Any]] = [
     (PartsByField, "pair", ["1", 2], (1, "2")),
     (PartsByField, "rows", [["1"], 2], [[1], [2]]),
     (PartsByField, "others", ["1"], ValidationError),
+    (Similar, "owner", "no id", ValidationError),
+    (Similar, "price", "no number", ValidationError),
+    (Similar, "key", 5, ValidationError),
+    (Similar, "at", 1e300, ValidationError),
+    (Similar, "at", 2**62, ValidationError),
+    (Similar, "n", math.inf, ValidationError),
+    (Similar, "data", "ab", b"ab"),
+    # To Python these are so many zeros.
+    (Similar, "data", 5, ValidationError),
 ]
 
 
@@ -156,6 +178,7 @@ def test_what_a_stored_value_becomes(model: Any, name: str, stored: Any, wanted:
     + [
         (Decimals, "n", decimal.Decimal("3.0"), 3),
         (Decimals, "n", decimal.Decimal("3.5"), ValidationError),
+        (Decimals, "n", decimal.Decimal("Infinity"), ValidationError),
         (Values, "n", decimal.Decimal("3.5"), ValidationError),
         (Nulls, "n", None, 7),
     ],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mangonel.bson import Decimal128, ObjectId
+from mangonel.bson.errors import BSONError
 
 # The casts that `__cast__` may name; True is "values".
 RULES = ("values", "decimal", "null", "single")
@@ -69,6 +70,7 @@ def combined(
         default: makes the field's default; None if it has none.
     """
     similar = caster(plain, op, argument) if "values" in rules else None
+    similar = similar and _refusing(similar)
     takes_null = "null" in rules and default is not None
     is_many = "single" in rules and op in _MANY
     if not (takes_null or is_many or ("decimal" in rules and op in ("int", "float"))):
@@ -82,7 +84,7 @@ def combined(
         if isinstance(value, (Decimal128, decimal.Decimal)) and "decimal" in rules:
             number = value.to_decimal() if isinstance(value, Decimal128) else value
             if op == "int":
-                return _int(number)
+                return _refusing(_int)(number)
             if op == "float":
                 return float(number)
         if is_many and not isinstance(value, (list, tuple, set, frozenset)):
@@ -92,6 +94,22 @@ def combined(
         return similar(value)
 
     return cast
+
+
+# What conversions raise beside ValueError and TypeError, for values that they cannot convert.
+_REFUSALS = (ArithmeticError, AttributeError, LookupError, OSError, BSONError)
+
+
+def _refusing(cast: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a cast that raises ValueError for what it cannot convert."""
+
+    def refuse(value: Any) -> Any:
+        try:
+            return cast(value)
+        except _REFUSALS as error:
+            raise ValueError(str(error)) from error
+
+    return refuse
 
 
 _MANY: dict[str, Callable[[Any], Any]] = {
@@ -165,6 +183,15 @@ def _date(value: Any) -> dt.date:
     return value.date() if isinstance(value, dt.datetime) else dt.date.fromisoformat(value)
 
 
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, int):
+        # So many zeros, to Python.
+        raise TypeError(value)
+    return bytes(value)
+
+
 def _list(value: Any) -> list[Any]:
     if isinstance(value, (str, bytes, dict)):
         raise TypeError(value)
@@ -176,7 +203,7 @@ _CASTS: dict[str, Callable[[Any], Any]] = {
     "int": _int,
     "float": float,
     "bool": _bool,
-    "bytes": lambda value: value.encode() if isinstance(value, str) else bytes(value),
+    "bytes": _bytes,
     "datetime": _datetime,
     "date": _date,
     "object_id": ObjectId,
