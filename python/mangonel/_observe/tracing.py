@@ -202,7 +202,7 @@ class Tracer:
         attributes = place.attributes
         if size is not None and size > 1:
             attributes = {**attributes, "db.operation.batch.size": size}
-        span = trace.INVALID_SPAN
+        span: Span = trace.INVALID_SPAN
         with _harmless():
             span = self.start_span(place.summary, context, _CLIENT, attributes)
         self._bulks[group] = _Operation(self, place, span) if span.is_recording() else None
