@@ -150,7 +150,9 @@ pub struct Metrics {
     operations: Vec<Series>,
     /// Where each is in `operations`.
     places: HashMap<OperationKey, u32>,
-    /// Places to look at first, by [`Key::slot`]: a program does the same few things again and again.
+    /// Places to look at first, by [`slot_of`]: a program does the same few things again and again.
+    first: [u32; SLOTS],
+    /// Places to look at next, by [`Key::slot`].
     recent: [u32; SLOTS],
     /// From asking for a server to having chosen one.
     pub selections: Histogram,
@@ -167,9 +169,31 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts a finished operation. The cheapest checks come first.
+    /// Counts an operation that went well, if it is of the kind that was last counted in its place. Returns whether it was.
+    ///
+    /// `elements`: those of its command.
     #[inline]
-    pub(crate) fn add_operation(&mut self, key: Key<'_>, duration: Duration) {
+    pub(crate) fn add_again(&mut self, elements: &[u8], database: &str, duration: Duration) -> bool {
+        let Some(slot) = slot_of(elements) else { return false };
+        match self.operations.get_mut(self.first[slot] as usize) {
+            // A target says by itself where it ends, so what begins with it has it.
+            Some(series)
+                if elements.starts_with(&series.target)
+                    && !series.target.is_empty()
+                    && *series.key.database == *database
+                    && series.key.error.is_none() =>
+            {
+                series.durations.add(duration);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts a finished operation. The cheapest checks come first.
+    ///
+    /// `elements`: those of its command.
+    pub(crate) fn add_operation(&mut self, elements: &[u8], key: Key<'_>, duration: Duration) {
         let slot = key.slot();
         let recent = self.recent[slot] as usize;
         let place = match self.operations.get(recent) {
@@ -180,6 +204,9 @@ impl Metrics {
                 place
             }
         };
+        if let Some(slot) = slot_of(elements) {
+            self.first[slot] = place as u32;
+        }
         if let Some(series) = self.operations.get_mut(place) {
             series.durations.add(duration);
         }
@@ -254,10 +281,31 @@ impl Key<'_> {
     }
 }
 
+/// Returns the slot of a command by its first bytes: its name, and as many of the collection's as follow. None if the first
+/// field is no text: what follows a `getMore` differs from cursor to cursor.
+#[inline]
+fn slot_of(elements: &[u8]) -> Option<usize> {
+    let [TEXT, first @ ..] = elements.first_chunk::<16>()? else { return None };
+    let name = u64::from_le_bytes(*first.first_chunk()?);
+    let rest = u64::from_le_bytes(*first.last_chunk()?);
+    // A multiplication mixes all bits into the highest.
+    let mixed = (name ^ rest.rotate_left(17)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    Some((mixed >> 59) as usize)
+}
+
+/// Leaves out what differs from cursor to cursor: of a `getMore`, all before the collection's field.
+#[inline]
+fn without_id(target: &[u8]) -> &[u8] {
+    match target.strip_prefix(GET_MORE) {
+        Some([_, _, _, _, _, _, _, _, collection @ ..]) => collection,
+        _ => target,
+    }
+}
+
 impl Series {
     #[inline]
     fn is(&self, key: Key<'_>) -> bool {
-        *self.target == *key.target
+        without_id(&self.target) == without_id(key.target)
             && *self.key.database == *key.database
             && match key.error {
                 None => self.key.error.is_none(),
@@ -345,5 +393,74 @@ impl Failure {
             Failure::Authentication { .. } | Failure::Command => "OperationFailure",
             Failure::Unanswered => "BugError",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(name: &str, value: &str, rest: &[u8]) -> Vec<u8> {
+        let mut out = vec![TEXT];
+        out.extend(name.as_bytes());
+        out.push(0);
+        out.extend((value.len() as u32 + 1).to_le_bytes());
+        out.extend(value.as_bytes());
+        out.push(0);
+        out.extend(rest);
+        out
+    }
+
+    fn get_more(id: u8, collection: &str) -> Vec<u8> {
+        let mut out = GET_MORE.to_vec();
+        out.extend([id; 8]);
+        out.extend(text("collection", collection, &[]));
+        out
+    }
+
+    #[test]
+    fn operations_in_any_order_are_counted_by_name_place_and_outcome() {
+        let mut commands = vec![b"\x10ping\0\x01\0\0\0".to_vec(), b"\x10ping\0\x02\0\0\0more".to_vec()];
+        for collection in ["a", "orders", "people", "peoplf", "a collection of a long name", "\0"] {
+            for name in ["find", "insert", "findAndModify", "aggregate", "find\u{1}"] {
+                for rest in
+                    [&b""[..], b"\x03filter\0\x05\0\0\0\0", b"\x03filter\0\x0f\0\0\0\x10n\0\x03\0\0\0\0"]
+                {
+                    commands.push(text(name, collection, rest));
+                }
+            }
+            commands.extend([get_more(1, collection), get_more(2, collection)]);
+        }
+        let (mut metrics, mut expected) = (Metrics::default(), HashMap::new());
+        let mut at = 7_usize;
+        for _ in 0..20_000 {
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let elements = &commands[(at >> 33) % commands.len()];
+            let database = ["shop", "shoq", "else"][(at >> 20) % 3];
+            let error = (at >> 25).is_multiple_of(4).then_some("AutoReconnect");
+            let key = Key { target: target_of(elements), database, error, code: None };
+            if error.is_some() || !metrics.add_again(elements, database, Duration::ZERO) {
+                metrics.add_operation(elements, key, Duration::ZERO);
+            }
+            *expected.entry(OperationKey::of(key)).or_insert(0_u64) += 1;
+        }
+        let found: HashMap<_, _> = metrics
+            .operations
+            .iter()
+            .map(|series| (series.key.clone(), series.durations.counts[0]))
+            .collect();
+        assert_eq!(found.len(), metrics.operations.len());
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn batches_of_all_cursors_of_a_collection_are_found_at_once() {
+        let (first, second, other) = (get_more(1, "orders"), get_more(2, "orders"), get_more(1, "people"));
+        let key = |elements| Key { target: target_of(elements), database: "shop", error: None, code: None };
+        let mut metrics = Metrics::default();
+        metrics.add_operation(&first, key(&first), Duration::ZERO);
+        let [series] = metrics.operations() else { panic!("one series") };
+        assert!(series.is(key(&second)) && !series.is(key(&other)));
+        assert_eq!(key(&first).slot(), key(&second).slot());
     }
 }

@@ -51,10 +51,17 @@ impl Exchange {
             return;
         }
         let elements = self.operation.command.body_elements();
-        let target = target_of(elements);
         // Compares the first letter first, which few commands share.
-        if target.get(1) == Some(&b'k') && target.starts_with(KILL_CURSORS) {
+        if elements.get(1) == Some(&b'k') && elements.starts_with(KILL_CURSORS) {
             self.forget_killed_cursors(client);
+        }
+        let duration = now.saturating_since(self.counted.started);
+        if self.failed.is_none()
+            && !self.facts.has_write_errors
+            && let Some(metrics) = &mut client.metrics
+            && metrics.add_again(elements, &self.operation.database, duration)
+        {
+            return;
         }
         let (error, code) = match &self.failed {
             None if !self.facts.has_write_errors => (None, None),
@@ -63,8 +70,8 @@ impl Exchange {
             Some(failed) => (Some(failed.failure.class()), None),
         };
         if let Some(metrics) = &mut client.metrics {
-            let key = Key { target, database: &self.operation.database, error, code };
-            metrics.add_operation(key, now.saturating_since(self.counted.started));
+            let key = Key { target: target_of(elements), database: &self.operation.database, error, code };
+            metrics.add_operation(elements, key, duration);
         }
     }
 
