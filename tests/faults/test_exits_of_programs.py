@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ import pytest
 import mangonel
 from mangonel import MongoClient
 from mangonel.server import Server
-
-SAMPLE = 8
 
 BLOCKING = """
 import atexit, builtins, os, sys, threading, time
@@ -232,13 +229,10 @@ def database(server: Server) -> Iterator[str]:
         client.drop_database("exits")
 
 
-@pytest.mark.plays_a_sample
 @pytest.mark.parametrize(("face", "name"), CASES, ids=[f"{face}: {name}" for face, name in CASES])
 def test_a_program_exits_silently_whatever_it_leaves(
-    face: str, name: str, server: Server, database: str, request: pytest.FixtureRequest
+    face: str, name: str, server: Server, database: str
 ) -> None:
-    if request.config.getoption("sample") and zlib.crc32(f"{face} {name}".encode()) % SAMPLE:
-        pytest.skip("in the rest")
     for package in ("gevent", "uvloop"):
         if face == package:
             pytest.importorskip(package)
