@@ -260,6 +260,7 @@ class ArrowTables:
     """The tables of `iter_arrow`: `for` on the blocking face, `async for` on asyncio."""
 
     def __init__(self, source: CursorTables | Ranges, builder: _core.ColumnBuilder) -> None:
+        self._port = source._port
         self._source = source
         self._builder = builder
         self._has_more = True
@@ -268,7 +269,7 @@ class ArrowTables:
         return self
 
     def __next__(self) -> _core.ArrowTable:
-        table: _core.ArrowTable | None = self._source._port.flow(self._table_flow())
+        table: _core.ArrowTable | None = self._port.flow(self._table_flow())
         if table is None:
             raise StopIteration
         return table
@@ -277,7 +278,7 @@ class ArrowTables:
         return self
 
     def __anext__(self) -> Any:
-        return self._source._port.flow(self._next_flow())
+        return self._port.flow(self._next_flow())
 
     async def _next_flow(self) -> _core.ArrowTable:
         table = await self._table_flow()

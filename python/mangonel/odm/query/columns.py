@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel._core import ArrowTable
-from mangonel._shared.cursors.tables import table_flow
+from mangonel._shared.cursors.tables import ArrowTables, table_flow
 from mangonel.arrow import frames
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryColumnsTwins
@@ -95,34 +95,13 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
         return _Tables(self._seconds, request, self._found(request).iter_arrow(schema, rows=rows, **options))
 
 
-class _Tables:
+class _Tables(ArrowTables):
     """The tables of `iter_arrow`; the query's time limit applies to each."""
 
     def __init__(self, seconds: float | None, request: Request, tables: Any) -> None:
         self._seconds = seconds
         self._port = request.port
         self._tables = tables
-
-    def __iter__(self) -> _Tables:
-        return self
-
-    def __next__(self) -> ArrowTable:
-        table: ArrowTable | None = self._port.flow(self._table_flow())
-        if table is None:
-            raise StopIteration
-        return table
-
-    def __aiter__(self) -> _Tables:
-        return self
-
-    def __anext__(self) -> Any:
-        return self._port.flow(self._next_flow())
-
-    async def _next_flow(self) -> ArrowTable:
-        table = await self._table_flow()
-        if table is None:
-            raise StopAsyncIteration
-        return table
 
     async def _table_flow(self) -> ArrowTable | None:
         found: ArrowTable | None
