@@ -121,7 +121,7 @@ pub(crate) fn iso(ms: i64, always_ms: bool) -> Option<([u8; 24], usize)> {
     (0..=9999).contains(&civil.year).then(|| iso_text(&civil, always_ms))
 }
 
-/// Returns the text and its length. Of other years than 0 to 9999, the first four bytes mean nothing.
+/// Returns the text and its length. For years outside 0 to 9999, the first four bytes mean nothing.
 #[inline]
 fn iso_text(civil: &Civil, always_ms: bool) -> ([u8; 24], usize) {
     let mut text = *b"0000-00-00T00:00:00.000Z";

@@ -26,7 +26,7 @@ const WAY_MS: u64 = 1;
 const LONGEST_HOLD_MS: u64 = 10_000;
 const THINK_MS: u64 = 80;
 
-/// Whom an event is for; what it waits for may have ended by other means, and then its number is an old one.
+/// The receiver of an event. If its wait has ended by other means, the number in here is out of date.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Agent {
     Worker(usize),

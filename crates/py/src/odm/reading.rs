@@ -292,7 +292,7 @@ fn mask(plan: &Plan, only: Option<Vec<usize>>) -> Option<Bits> {
     only.map(|only| only.into_iter().filter(|index| *index < plan.fields.len()).collect())
 }
 
-/// What is wrong with a stored document: bytes that no value stands for are a fault of it like a value of another type.
+/// What is wrong with a stored document: bytes without a Python value count as a value of a wrong type does.
 fn of_document(mut fault: Fault) -> Fault {
     if let Problem::Found { kind: kind @ (Kind::Bson | Kind::UnknownType), tail, .. } = &mut *fault {
         *kind = Kind::Field;
