@@ -37,7 +37,7 @@ class Told(monitoring.CommandListener):
         self.all.append(f"{event.command_name}!")
 
     def take(self) -> list[str]:
-        """Return what was told since the last time."""
+        """Return the events since the last call."""
         told, self.all = self.all, []
         return told
 

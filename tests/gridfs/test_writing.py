@@ -280,7 +280,7 @@ def test_upload_that_breaks_off_at_its_end_removes_no_file_of_another_upload(
     face: Any, bucket: Any, peer: Any, owner: str
 ) -> None:
     class BrokenOff(BaseException):
-        """As Ctrl-C, which would end the loop's thread too."""
+        """In place of KeyboardInterrupt, which would end the loop's thread too."""
 
     class Files:
         """Stores the file's document, and breaks off before that is known."""

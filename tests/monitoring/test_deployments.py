@@ -84,7 +84,7 @@ def test_topology_is_opened_filled_and_closed(face: Face, connect: Connect) -> N
 
 
 class Slow(Deployment):
-    """Is still with a server's first description when the topology is closed."""
+    """A listener that is still handling a server's first description when the topology is closed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         comment: Any
 
     class UpdateOptions(WriteOptions, total=False):
-        """Options of only some changes."""
+        """Options that only updates and replacements take, not deletions."""
 
         bypass_document_validation: bool | None
         array_filters: Sequence[Mapping[str, Any]] | None

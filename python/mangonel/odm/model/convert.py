@@ -318,7 +318,7 @@ def _shown(
     only: Iterable[str] | None,
     above: tuple[Any, ...],
 ) -> list[Any]:
-    """Return included documents as dicts; one that contains this place, as its id."""
+    """Return included documents as dicts; a document that contains itself this way appears inside as its id."""
     return [
         document.id
         if any(document is known for known in above)

@@ -606,10 +606,10 @@ def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
 
 
 def _check_zones(inner: Any, cls: Any) -> None:
-    """Refuse an embedded document with the other kind of dates: one decoder makes both.
+    """Refuse an embedded document whose dates differ from the model's in having a time zone: one decoder makes both.
 
     Raises:
-        TypeError: it has the other kind.
+        TypeError: they differ.
     """
     if inner.__tz_aware__ != cls.__tz_aware__ and any(
         info.type is dt.datetime for info in inner.__plan__.fields.values()
