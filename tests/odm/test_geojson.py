@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mangonel import _core
+from mangonel import _core, bson
 from mangonel.odm import (
     Document,
     Embedded,
@@ -118,3 +118,40 @@ def test_a_geometry_in_a_dict_is_made_by_the_core() -> None:
     for wrong in ({"type": "Polygon", "coordinates": [1.0, 2.0]}, {"type": "Point", "coordinates": "here"}):
         with pytest.raises(ValidationError, match=r"at \$\.at"):
             Venue.from_dict({"name": "a", "at": wrong})
+
+
+class Shapes(Document):
+    point: Point | None = None
+    line: LineString | None = None
+    area: Polygon | None = None
+    areas: MultiPolygon | None = None
+    points: list[Point] = field(default_factory=list)
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("point", [1.0]),
+        ("point", {"type": "Point", "coordinates": [1.0]}),
+        ("point", {"type": "Point", "coordinates": ["1", "2"]}),
+        ("point", {"type": "Point", "coordinates": [[1.0, 2.0]]}),
+        ("point", {"type": "Polygon", "coordinates": [1.0, 2.0]}),
+        ("line", {"type": "LineString", "coordinates": [1.0, 2.0]}),
+        ("line", {"type": "MultiPoint", "coordinates": [[1.0, 2.0], [3.0, 4.0]]}),
+        ("area", {"type": "Polygon", "coordinates": [[1.0, 2.0], [3.0, 4.0]]}),
+        ("areas", {"type": "MultiPolygon", "coordinates": [[[1.0, 2.0], None]]}),
+        ("points", [[1.0, 2.0], [1.0]]),
+    ],
+)
+def test_a_stored_geometry_of_another_form_does_not_fit(name: str, stored: Any) -> None:
+    data = bson.encode({"_id": bson.ObjectId(), name: stored})
+    path = rf"\$\.{name}\[1\]" if name == "points" else rf"\$\.{name}"
+    with pytest.raises(ValidationError, match=rf"expected .*, got \w+ at {path}"):
+        Shapes.from_bson(data)
+
+
+def test_a_stored_position_may_have_a_height_and_whole_numbers() -> None:
+    for stored in ([1, 2.5, 3], {"type": "Point", "coordinates": [1, 2.5, 3]}):
+        found = Shapes.from_bson(bson.encode({"_id": bson.ObjectId(), "point": stored}))
+        assert found.point is not None
+        assert found.point.coordinates == [1, 2.5, 3]

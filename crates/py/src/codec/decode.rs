@@ -153,6 +153,18 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.depth -= 1;
     }
 
+    /// Where it is, for `go_back`.
+    #[inline]
+    pub(crate) fn mark(&self) -> (usize, u32) {
+        (self.position, self.depth)
+    }
+
+    /// Goes back to a mark, from between two values.
+    #[inline]
+    pub(crate) fn go_back(&mut self, mark: (usize, u32)) {
+        (self.position, self.depth) = mark;
+    }
+
     /// The fields up to `end` as a dict, and what its names say about it.
     fn dict(&mut self, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
         let base = self.values.height();

@@ -385,7 +385,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                     return self.geometry(class, *offset, made);
                 }
                 let made = self.d.value(found, end)?;
-                self.geo(kind, class, *offset, &made)
+                self.geo(kind, class, *offset, name, &made)
             }
             (Op::Ref { inner, .. }, 0x03) => {
                 let made = self.d.value(found, end)?;

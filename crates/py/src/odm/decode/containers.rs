@@ -1,10 +1,11 @@
 //! Values that hold others, and those made of several: lists, tuples, maps, unions, dates, GeoJSON.
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDate, PyDict, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDate, PyDict, PyFloat, PyInt, PyTuple, PyType};
 
 use super::super::joining;
 use super::*;
+use crate::codec::fault::Problem;
 
 impl<'py> Hydrator<'_, 'py> {
     pub(super) fn list(&mut self, inner: &'static Type, limit: usize) -> Made<'py> {
@@ -49,7 +50,7 @@ impl<'py> Hydrator<'_, 'py> {
             Some(at) if at < end => {
                 self.d.position = at;
                 let made = self.d.value(0x04, end)?;
-                (self.d.position == end).then_some(made)
+                (self.d.position == end && has_form(name, &made)).then_some(made)
             }
             _ => None,
         };
@@ -169,10 +170,38 @@ impl<'py> Hydrator<'_, 'py> {
                 return self.document(plan, end, false);
             }
         }
-        for other in &union.others {
-            if accepts(other, found) {
+        let mut alternatives = union.others.iter().filter(|other| accepts(other, found)).peekable();
+        // Of a moment that is no midnight a date would lose the time.
+        let is_moment = found == 0x09
+            && self.d.data[self.d.position..end]
+                .first_chunk()
+                .is_some_and(|millis| i64::from_le_bytes(*millis) % DAY_MS != 0);
+        let (start, base, forgives) = (self.d.mark(), self.items.len(), self.forgives);
+        let mut refused = None;
+        while let Some(other) = alternatives.next() {
+            let is_last = alternatives.peek().is_none();
+            if is_moment && !is_last && matches!(other.op, Op::Date) {
+                continue;
+            }
+            if is_last && refused.is_none() {
                 return self.value(other, found, end);
             }
+            // A value of a wrong type is of the next alternative.
+            self.forgives = false;
+            let made = self.value(other, found, end);
+            self.forgives = forgives;
+            match made.map_err(|fault| *fault) {
+                Ok(made) => return Ok(made),
+                Err(problem @ Problem::Found { kind: Kind::Field, .. }) => {
+                    refused = refused.or(Some(problem))
+                }
+                Err(problem) => return Err(Box::new(problem)),
+            }
+            self.d.go_back(start);
+            self.items.truncate(base);
+        }
+        if let Some(problem) = refused.filter(|_| !forgives) {
+            return Err(Box::new(problem));
         }
         // An int is read as a float if the union has no int.
         if matches!(found, 0x10 | 0x12)
@@ -206,13 +235,15 @@ impl<'py> Hydrator<'_, 'py> {
         kind: &Type,
         class: &Py<PyType>,
         offset: usize,
+        name: &str,
         made: &Bound<'py, PyAny>,
     ) -> Made<'py> {
-        let coordinates = match made.cast::<PyDict>() {
-            Ok(document) => document.get_item("coordinates")?,
-            Err(_) => Some(made.clone()),
+        let (title, coordinates) = match made.cast::<PyDict>() {
+            Ok(document) => (document.get_item("type")?, document.get_item("coordinates")?),
+            Err(_) => (None, Some(made.clone())),
         };
-        let Some(coordinates) = coordinates.filter(|found| found.is_instance_of::<PyList>()) else {
+        let is_of_type = title.is_none_or(|title| title.extract::<&str>().is_ok_and(|title| title == name));
+        let Some(coordinates) = coordinates.filter(|found| is_of_type && has_form(name, found)) else {
             return self.wrong(kind, made.clone());
         };
         self.geometry(class, offset, coordinates)
@@ -235,6 +266,33 @@ impl<'py> Hydrator<'_, 'py> {
             Ok(object)
         }
     }
+}
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// Whether coordinates are those of a GeoJSON object of this type: lists as deep as it has them, of positions.
+fn has_form(name: &str, coordinates: &Bound<'_, PyAny>) -> bool {
+    let depth = match name {
+        "Point" => 0,
+        "LineString" | "MultiPoint" => 1,
+        "Polygon" | "MultiLineString" => 2,
+        "MultiPolygon" => 3,
+        _ => return coordinates.is_instance_of::<PyList>(),
+    };
+    are_positions(coordinates, depth)
+}
+
+fn are_positions(given: &Bound<'_, PyAny>, depth: usize) -> bool {
+    let Ok(parts) = given.cast::<PyList>() else { return false };
+    if depth > 0 {
+        return parts.iter().all(|part| are_positions(&part, depth - 1));
+    }
+    let is_number = |part: &Bound<'_, PyAny>| {
+        part.is_instance_of::<PyFloat>()
+            || (part.is_instance_of::<PyInt>() && !part.is_instance_of::<PyBool>())
+    };
+    parts.len() >= 2 && parts.iter().all(|part| is_number(&part))
 }
 
 /// The reference for an id inside a container. It is made now: unlike a field's slot, a container cannot make it later.
