@@ -272,6 +272,8 @@ def test_a_length_of_the_environment_that_is_no_number_is_told(
         ("yes", TypeError),
         ({"on": True}, errors.ConfigurationError),
         ({"query_text_max_length": -1}, ValueError),
+        ({"enabled": "false"}, TypeError),
+        ({"query_text_values": "false"}, TypeError),
     ],
 )
 def test_wrong_option_is_refused(face: Face, server: Server, wrong: Any, error: type[Exception]) -> None:

@@ -384,9 +384,10 @@ def tracing(option: str, value: Any) -> Any:
     longest = value.get("query_text_max_length")
     if longest is not None:
         non_negative_integer("query_text_max_length", longest)
-    shows_values = value.get("query_text_values")
-    if shows_values is not None and not isinstance(shows_values, bool):
-        raise TypeError(f"expected a bool for query_text_values, got {type(shows_values).__name__}")
+    for name in ("enabled", "query_text_values"):
+        # Any text is true, "false" as well.
+        if (given := value.get(name)) is not None and not isinstance(given, bool):
+            raise TypeError(f"expected a bool for {name}, got {type(given).__name__}")
     provider = value.get("tracer_provider")
     if provider is not None and not callable(getattr(provider, "get_tracer", None)):
         raise TypeError(f"expected a TracerProvider for tracer_provider, got {type(provider).__name__}")
