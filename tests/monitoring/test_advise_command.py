@@ -12,7 +12,7 @@ from mangonel import MongoClient
 from mangonel.advice import examine
 from mangonel.advice.report import indexed, profiled
 from mangonel.cli import main
-from mangonel.server import Server
+from mangonel.server import Server, start
 
 
 def test_a_server_is_examined(server: Server, database_name: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,7 +42,23 @@ def test_a_server_is_examined(server: Server, database_name: str, capsys: pytest
     assert "missing index: " in capsys.readouterr().out
     assert main(["advise", server.uri, "--database", database_name, "--json"]) == 1
     assert len(json.loads(capsys.readouterr().out)["advice"]) == len(report.advice)
-    assert main(["advise", server.uri, "--database", "nothing_there"]) == 0
+    assert main(["advise", server.uri, "--database", "nothing_there"]) == 1
+    assert "nothing_there: there are no collections; is this the name" in capsys.readouterr().out
+
+
+def test_what_the_user_may_not_read_is_no_good_news(capsys: pytest.CaptureFixture[str]) -> None:
+    with start(auth=("ada", "secret")) as server:
+        with MongoClient(server.uri) as client:
+            client.shop.orders.insert_one({})
+            client.shop.command("createUser", "eve", pwd="secret", roles=["read"])
+        host = server.members[0].address
+        status = main(["advise", f"mongodb://eve:secret@{host}/?authSource=shop", "--database", "shop"])
+    said = capsys.readouterr().out
+    assert status == 1
+    assert "note: shop: the profiler cannot be read: not authorized" in said
+    assert "note: shop.orders: $indexStats cannot be read: not authorized" in said
+    assert said.endswith("nothing to advise of what could be read\n")
+    assert "full error" not in said
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         mangonel advise mongodb://localhost:27017
         mangonel advise --database shop --json
         """,
-        failure="there is advice, or something failed",
+        failure="there is advice, or something could not be read",
     )
     add_uri(parser)
     parser.add_argument(
@@ -49,5 +49,5 @@ def dispatch(options: argparse.Namespace) -> int:
         for note in report.notes:
             print(f"note: {note}")
         if not report.advice:
-            print("nothing to advise")
-    return EXIT_FAILURE if report.advice else 0
+            print("nothing to advise" + (" of what could be read" if report.unread else ""))
+    return EXIT_FAILURE if report.advice or report.unread else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mangonel._shared.advice.plans import FEW, MANY, TIMES
@@ -44,20 +44,22 @@ class Report:
     Attributes:
         advice: what to do, the costliest first.
         notes: what could not be looked at, and why.
+        unread: databases and collections of which something could not be read, or that are not there.
     """
 
     advice: list[Advice]
     notes: list[str]
+    unread: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report for JSON.
 
         Example:
             >>> mangonel.advice.Report([], []).as_dict()
-            {'advice': [], 'notes': []}
+            {'advice': [], 'notes': [], 'unread': []}
         """
         rows = [{name: getattr(one, name) for name in Advice.__slots__} for one in self.advice]
-        return {"advice": rows, "notes": list(self.notes)}
+        return {"advice": rows, "notes": list(self.notes), "unread": list(self.unread)}
 
 
 def examine(client: MongoClient[Any], databases: Iterable[str] = ()) -> Report:
@@ -76,6 +78,12 @@ def examine(client: MongoClient[Any], databases: Iterable[str] = ()) -> Report:
     """
     advice: list[Advice] = []
     notes: list[str] = []
+    unread: list[str] = []
+
+    def note(name: str, what: str, error: OperationFailure) -> None:
+        unread.append(name)
+        notes.append(f"{name}: {what} cannot be read: {str(error).partition(', full error: ')[0]}")
+
     names = list(databases) or [name for name in client.list_database_names() if name not in _OWN]
     for name in names:
         database = client[name]
@@ -87,18 +95,22 @@ def examine(client: MongoClient[Any], databases: Iterable[str] = ()) -> Report:
                 )
             advice += profiled(rows)
         except OperationFailure as error:
-            notes.append(f"{name}: the profiler cannot be read: {error}")
-        for found in database.list_collections(filter={"type": "collection"}):
+            note(name, "the profiler", error)
+        collections = list(database.list_collections(filter={"type": "collection"}))
+        if not collections:
+            unread.append(name)
+            notes.append(f"{name}: there are no collections; is this the name of a database?")
+        for found in collections:
             if found["name"].startswith("system."):
                 continue
             try:
                 stats = list(database[found["name"]].aggregate([{"$indexStats": {}}]))
             except OperationFailure as error:
-                notes.append(f"{name}.{found['name']}: $indexStats cannot be read: {error}")
+                note(f"{name}.{found['name']}", "$indexStats", error)
                 continue
             advice += indexed(f"{name}.{found['name']}", stats)
     advice.sort(key=lambda one: (-one.millis, one.kind, one.namespace, one.text))
-    return Report(advice, notes)
+    return Report(advice, notes, unread)
 
 
 class _Group:
