@@ -35,6 +35,6 @@ async def aimport_table(collection: Any, source: str | os.PathLike[str], **optio
 
     Raises:
         TypeError: a collection of the blocking face, or an option that `import_table` lacks. Nothing was sent.
-        TransferError, ColumnError, ImportError, OSError, OperationFailure, AutoReconnect: as for `import_table`.
+        TransferError, ImportError, OSError, OperationFailure, AutoReconnect: as for `import_table`.
     """
     return await run_in_thread(import_table, collection, source, **options)
