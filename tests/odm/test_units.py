@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mangonel.bson import ObjectId
 from mangonel.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 from mangonel.odm import (
     AnyRef,
@@ -388,3 +389,14 @@ def test_a_cascade_saves_the_documents_of_references_inside(db: Connection, face
     node.to.append(Node(number=2))  # type: ignore[arg-type]  # becomes a reference
     face.call(node, "save", cascade=True)
     assert sorted(one.number for one in Node.find()) == [1, 2]
+
+
+def test_a_document_with_references_that_do_not_load_is_saved_and_deleted(db: Connection, face: Face) -> None:
+    Node.collection().insert_one({"_id": ObjectId(), "number": 1, "to": ["no id"]})
+    node = Node.find().lazy().first()
+    assert node is not None
+    node.number = 2
+    in_unit(db, face, lambda unit: unit.save(node))
+    assert Node.collection().find_one({"number": 2, "to": ["no id"]}) is not None
+    in_unit(db, face, lambda unit: unit.delete(node))
+    assert Node.collection().count_documents({}) == 0

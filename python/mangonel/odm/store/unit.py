@@ -15,7 +15,7 @@ from mangonel.odm._registry import is_document, makers
 from mangonel.odm.connections.context import session_for
 from mangonel.odm.connections.place import connection_of, place_of
 from mangonel.odm.connections.transactions import Transaction, is_transient, run_flow
-from mangonel.odm.errors import OdmError
+from mangonel.odm.errors import OdmError, ValidationError
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import DELETED, NEW
 from mangonel.odm.model.held_references import documents_of, references_in
@@ -218,7 +218,12 @@ def _targets(document: Any, known: dict[Any, Any]) -> list[Any]:
         # Only a model: an `AnyRef` knows its target by itself.
         if name not in loaded or not isinstance(field.target, type):
             continue
-        names = [_name(field.target, id) for id in _ids(held(document, name))]
+        try:
+            ids = _ids(held(document, name))
+        except ValidationError:
+            # A stored list that does not load keeps no document from being deleted; the delete rules see it.
+            continue
+        names = [_name(field.target, id) for id in ids]
         found += [known[where] for where in names if where in known]
     return [one for one in found if one is not document]
 
