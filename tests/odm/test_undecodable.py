@@ -337,3 +337,16 @@ def test_what_cannot_be_decoded_stays_as_it_is_in_copies_and_after_a_rollback(db
     with db.unit() as unit:
         unit.delete(other, diary)
     assert raw.count_documents({}) == 0
+
+
+@pytest.mark.parametrize("ask", ["find_and_update", "find_and_delete"])
+def test_a_change_whose_document_does_not_fit_says_that_it_was_made(
+    ask: str, db: Connection, face: Any
+) -> None:
+    put(db)
+    raw = db.client[db.name]["visits"]
+    with pytest.raises(ValidationError, match=r"at \$\.n of the Visit 'type0' in 'visits'") as raised:
+        face.call(Visit.find({"_id": "type0"}), ask, *([{"$set": {"name": "x"}}] if "update" in ask else []))
+    assert f"{ask}() has done its work" in "".join(raised.value.__notes__)
+    stored = raw.find_one({"_id": "type0"})
+    assert stored is None if ask == "find_and_delete" else stored["name"] == "x"  # type: ignore[index]

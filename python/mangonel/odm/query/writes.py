@@ -230,7 +230,11 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
                 self._model.__model__, data, lazy, self._only(), False, request.connection
             )
         except ValidationError as error:
-            raise located(error, self._model, request.collection.name) from None
+            error = located(error, self._model, request.collection.name)
+            error.add_note(
+                f"{request.terminal.name}() has done its work; this is about the document that it returns"
+            )
+            raise error from None
         return (await self._finished_flow(request, made))[0]
 
     @terminal
