@@ -254,6 +254,21 @@ def test_environment_turns_tracing_on_and_the_option_off(
     assert face.client(server.uri)._tracer is None
 
 
+def test_a_switch_of_the_environment_that_is_neither_true_nor_false_is_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    name = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED"
+    for quiet in ("", "0", "False", "no"):
+        monkeypatch.setenv(name, quiet)
+        MongoClient(server.uri, connect=False).close()
+    assert not recwarn.list
+    monkeypatch.setenv(name, "on")
+    MongoClient(server.uri, connect=False, tracing=False).close()
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=rf"expected true or false in {name}, got 'on'; no spans"):
+        MongoClient(server.uri, connect=False).close()
+
+
 def test_a_length_of_the_environment_that_is_no_number_is_told(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ _DEBUG = 10
 _TRACING = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED"
 _LONGEST_QUERY = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_QUERY_TEXT_MAX_LENGTH"
 _TRUE = frozenset(["1", "true", "yes"])
+_FALSE = frozenset(["0", "false", "no"])
 
 
 def logged_components() -> tuple[str, ...]:
@@ -66,7 +67,12 @@ def make_tracer(options: ClientOptions) -> Tracer | None:
         ConfigurationError: the option asks for one, and OpenTelemetry is not installed.
     """
     asked = {**_of_every_client, **options.tracing}
-    if not asked.get("enabled", os.environ.get(_TRACING, "").lower() in _TRUE):
+    is_enabled = asked.get("enabled")
+    if is_enabled is None and (text := os.environ.get(_TRACING)):
+        is_enabled = text.lower() in _TRUE
+        if not is_enabled and text.lower() not in _FALSE:
+            _warn(f"expected true or false in {_TRACING}, got {text!r}; no spans are made")
+    if not is_enabled:
         return None
     try:
         from mangonel._observe.tracing import Tracer
@@ -79,12 +85,15 @@ def make_tracer(options: ClientOptions) -> Tracer | None:
         text = os.environ.get(_LONGEST_QUERY, "")
         longest = int(text) if text.isdecimal() else 0
         if text and not text.isdecimal():
-            import warnings
-
-            told = f"expected a number of bytes in {_LONGEST_QUERY}, got {text!r}; spans show no query text"
-            warnings.warn(told, stacklevel=2)
+            _warn(f"expected a number of bytes in {_LONGEST_QUERY}, got {text!r}; spans show no query text")
     shows_values = asked.get("query_text_values")
     return Tracer(longest, asked.get("tracer_provider"), shows_values=shows_values is not False)
+
+
+def _warn(text: str) -> None:
+    import warnings
+
+    warnings.warn(text, stacklevel=3)
 
 
 class Listeners:
