@@ -65,6 +65,7 @@ OPERATIONS: dict[str, tuple[int, Callable[[Any], Callable[[], object]]]] = {
     "find_one_by_sort": (8, lambda things: lambda: things.find_one(FILTER, sort=[("n", -1)])),
     "find_one_with_all_options": (8, lambda things: lambda: things.find_one(FILTER, **OPTIONS)),
     "find_to_list": (10, lambda things: lambda: things.find(FILTER).to_list()),
+    "find_with_a_limit": (10, lambda things: lambda: things.find(FILTER, limit=5).to_list()),
     "count_documents": (6, lambda things: lambda: things.count_documents(FILTER)),
     "distinct": (6, lambda things: lambda: things.distinct("n", FILTER)),
     "insert_one": (4, lambda things: lambda: things.insert_one({"n": 1})),

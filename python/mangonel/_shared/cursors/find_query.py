@@ -72,9 +72,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         port, _, name, self._codec, _, _ = collection._context
         self._port = port if port.limit is None else port.for_cursor()  # type: ignore[attr-defined]
         self._into = into
-        self._id = self._opened = self._pinned = self._started = self._explicit = self._max_await_time_ms = (
-            None
-        )
+        self._id = self._opened = self._pinned = self._started = None
+        self._explicit = self._max_await_time_ms = None
         self._is_closed = self._is_empty = self._is_exhaust = self._has_index_bounds = False
         self._retrieved = self._asked_limit = self._batch_size = 0
         self._prefetch = prefetch
