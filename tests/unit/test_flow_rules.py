@@ -57,7 +57,3 @@ def test_flow_that_waits_elsewhere_is_found(flows: ModuleType, source: str, mess
 
     assert len(found) == 1
     assert message in found[0]
-
-
-def test_the_package_keeps_the_rules_of_flows(flows: ModuleType) -> None:
-    assert flows.main() == 0
