@@ -12,7 +12,6 @@ from __future__ import annotations
 import struct
 
 import msgspec
-from msgspec.structs import astuple
 
 __all__ = ["ENDED", "Record", "all_but_data", "pack_record", "stored_record", "unpack_record", "with_expires"]
 
@@ -71,8 +70,6 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Rest(msgspec.Struct, array_like=True, gc=False):
-    """The fields of a record that come after the head, in its order."""
-
     data: bytes
     created: float
     deadline: float
@@ -92,8 +89,21 @@ _decode = msgspec.msgpack.Decoder(_Rest).decode
 
 def pack_record(record: Record) -> bytes:
     """Return the record, without its key, as bytes."""
-    _, data, version, created, expires, *rest = astuple(record)
-    return _HEAD.pack(version, round(expires * 1000)) + _encode((data, created, *rest))
+    return _HEAD.pack(record.version, round(record.expires * 1000)) + _encode(
+        _Rest(
+            record.data,
+            record.created,
+            record.deadline,
+            record.user,
+            record.next,
+            record.prev,
+            record.issued,
+            record.sid,
+            record.label,
+            record.epoch,
+            record.writes,
+        )
+    )
 
 
 def all_but_data(record: Record) -> bytes:
@@ -131,12 +141,27 @@ def unpack_record(key: bytes, packed: bytes) -> Record:
     """
     try:
         version, expires = _HEAD.unpack_from(packed)
-        data, created, *rest = astuple(_decode(memoryview(packed)[HEAD_BYTES:]))
+        rest = _decode(memoryview(packed)[HEAD_BYTES:])
     except (struct.error, msgspec.DecodeError, RecursionError) as error:
         raise ValueError(
             f"expected a packed websession, got {len(packed)} bytes of something else"
         ) from error
-    return Record(key, data, version, created, expires / 1000, *rest)
+    return Record(
+        key,
+        rest.data,
+        version,
+        rest.created,
+        expires / 1000,
+        rest.deadline,
+        rest.user,
+        rest.next,
+        rest.prev,
+        rest.issued,
+        rest.sid,
+        rest.label,
+        rest.epoch,
+        rest.writes,
+    )
 
 
 def version_of(packed: bytes) -> int:
