@@ -130,7 +130,12 @@ def test_an_overridden_find_is_refused() -> None:
 )
 def test_a_mark_in_place_of_a_type_is_refused_with_how_it_is_written(mark: Any, right: str) -> None:
     for annotation, where in ((mark, "Person.n"), (list[mark], "a part of Person")):  # type: ignore[valid-type]
-        body = {"__annotations__": {"n": annotation}, "__module__": __name__}
+        # Other models of its collection would tell this error too.
+        body = {
+            "__annotations__": {"n": annotation},
+            "__module__": __name__,
+            "__collection__": "refused_marks",
+        }
         person: Any = type(Document)("Person", (Document,), body)
         kind = mark if isinstance(mark, type) else type(mark)
         with pytest.raises(TypeError, match=f"expected {right} for {where}, got {kind.__name__}$"):
