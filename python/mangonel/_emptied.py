@@ -122,10 +122,11 @@ class Emptier:
         Only the last deletion waits for other members, if there are any. They apply the earlier ones before it, unless
         another primary took over in between.
         """
-        primary = self._server()
+        primary = self._server() if names else None
         is_alone = primary is not None and len(primary.all_hosts) == 1
-        for number, name in enumerate(names, 1 + is_alone):
-            database = self._confirmed_here if number != len(names) else self._database
+        waited_for = [] if is_alone else names[-1:]
+        for name in names:
+            database = self._database if name in waited_for else self._confirmed_here
             database[name].delete_many({})
         if len(names) > 1 and _election_of(self._server()) != _election_of(primary):
             for name in names:

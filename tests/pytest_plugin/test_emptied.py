@@ -14,6 +14,7 @@ from mangonel import InsertOne, MongoClient
 from mangonel._emptied import Emptier
 from mangonel.bson import Timestamp
 from mangonel.errors import InvalidOperation, OperationFailure
+from mangonel.monitoring import CommandListener
 from mangonel.server import Server, start
 from mangonel.testing import count_commands
 
@@ -285,6 +286,30 @@ def test_the_oplog_of_a_set_tells_what_to_delete(server: Server) -> None:
         assert sent() == [look, ("listCollections", ""), ("delete", "new")]
         assert sent() == [look]
         client.drop_database(database)
+
+
+@pytest.mark.parametrize(("members", "waits"), [(1, 0), pytest.param(3, 1, marks=pytest.mark.no_sample)])
+def test_only_the_last_deletion_waits_and_only_for_other_members(members: int, waits: int) -> None:
+    concerns: list[Any] = []
+
+    class Deletions(CommandListener):
+        def started(self, event: Any) -> None:
+            if event.command_name == "delete":
+                concerns.append(event.command.get("writeConcern"))
+
+        def succeeded(self, event: Any) -> None: ...
+
+        def failed(self, event: Any) -> None: ...
+
+    with (
+        start(replica_set=members) as deployment,
+        MongoClient[Any](deployment.uri, event_listeners=[Deletions()]) as client,
+    ):
+        for name in NAMES:
+            client.shop[name].insert_one({})
+        Emptier(client.shop).empty()
+        assert documents(client.shop) == {}
+    assert concerns == [{"w": 1}] * (len(NAMES) - waits) + [None] * waits
 
 
 def test_what_could_not_be_deleted_is_deleted_at_the_next_look(database: Any) -> None:
