@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mangonel import MongoClient
+from mangonel.bson import encode
 from mangonel.monitoring import CommandListener
 from mangonel.odm import (
     Connection,
@@ -19,6 +20,7 @@ from mangonel.odm import (
     Many,
     Ref,
     Refs,
+    ValidationError,
     field,
     identity_map,
     many,
@@ -143,6 +145,29 @@ def test_references_are_sets_of_ids(db: Connection, face: Any) -> None:
     assert [found.title for found in face.call(authors[0].books, "all")] == ["b00", "b10", "b20"]
     assert face.call(Book.find(Book.author == authors[0]), "count") == 3
     assert face.call(Book.find(Book.author == authors[0].id), "count") == 3
+
+
+class Crew(Document):
+    captain: Ref[Owner] | None = field(default_factory=lambda: Ref(7))
+    rowers: Refs[Owner] = field(default_factory=Refs)
+    guests: Refs[Owner] = Refs([7])
+    helpers: Refs[Owner] = field(default_factory=lambda: Refs([7]))
+
+
+@pytest.mark.parametrize(
+    "made", [lambda: Crew(), lambda: Crew.from_dict({}), lambda: Crew.from_bson(encode({}))]
+)
+def test_references_of_a_default_belong_to_the_field_and_to_one_document(made: Any) -> None:
+    crew, other = made(), made()
+    crew.guests.add(8)
+    assert (crew.to_dict(exclude=["id"]), other.guests.ids) == (
+        {"captain": 7, "rowers": [], "guests": [7, 8], "helpers": [7]},
+        [7],
+    )
+    assert repr(crew.captain) == "Ref[Owner](7)"
+    for references in (crew.rowers, crew.guests, crew.helpers):
+        with pytest.raises(ValidationError, match="expected a Owner, got Company"):
+            references.add(Company(name="x"))
 
 
 def test_cascading_save_stores_what_references_hold(db: Connection, face: Any) -> None:

@@ -95,7 +95,18 @@ from mangonel.odm.model.base import Embedded
 from mangonel.odm.model.belongs_to import BelongsTo, ref_of
 from mangonel.odm.model.embedded_in import embedded_in
 from mangonel.odm.model.encrypted import Encrypted
-from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
+from mangonel.odm.model.fields import (
+    Custom,
+    Index,
+    Indexed,
+    Sequence,
+    Vector,
+    Version,
+    field,
+    many,
+    mapped,
+    now,
+)
 from mangonel.odm.model.hooks import after, around, before, listen
 from mangonel.odm.model.inputs import Input, Patch
 from mangonel.odm.model.introspection import Field, fields
@@ -220,6 +231,7 @@ __all__ = [
     "json_schema",
     "listen",
     "many",
+    "mapped",
     "max_",
     "min_",
     "mul",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from mangonel.odm import Document, Embedded, Mapped, ObjectId
+from mangonel.odm import Document, Embedded, F, Mapped, ObjectId, mapped, max_, set_, set_on_insert
+from mangonel.odm.expressions.changes import Update
 
 
 class Address(Embedded):
@@ -74,6 +75,48 @@ async def area() -> float:
 class Strict(Document):
     n: Mapped[int]
     s: Mapped[str]
+    score: Mapped[float] = mapped(default=0.0)
+    words: Mapped[list[str]] = mapped(default_factory=list)
+    note: Mapped[str | None] = mapped(default=None, key="t")
 
 
 q = Strict.find(Strict.n.in_([1, 2]) & (Strict.n > 0), Strict.s.startswith("a"))
+
+
+strict = Strict(n=1, s="a")
+best: float = strict.score
+words: list[str] = strict.words
+note: str | None = strict.note
+q2 = Strict.find(Strict.score > 0.5, Strict.note.startswith("a"))
+
+
+class Measured(Document):
+    level: int
+    share: float = 0.0
+    mixed: int | str = 0
+    note: str | None = None
+    label: Literal["a", "b"] = "a"
+    lines: list[str]
+    other: Any = None
+
+
+def change(given: Any, level: int | None) -> int:
+    """Changes that fit, which no checker may refuse, values of type Any and of unions among them."""
+    changes: list[Update] = [set_(Measured.level, 1), set_on_insert(Measured.note, "x")]
+    return Measured.find().update(
+        *changes,
+        set_(Measured.level, given),
+        set_(Measured.note, given["note"]),
+        set_(Measured.note, None),
+        set_(Measured.share, 1),
+        set_(Measured.mixed, "x"),
+        set_(Measured.mixed, 1),
+        set_(Measured.label, "b"),
+        set_(Measured.lines, []),
+        set_(Measured.lines, ["x"]),
+        set_(Measured.other, "x"),
+        set_(Measured.level, level or 0),
+        set_(Measured.level, F(Measured.level) + 1),
+        set_(Measured.share, F(Measured.share) * 2),
+        max_(Measured.level, given),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from mangonel.odm import Document, Indexed, Many, Refs, many
+from mangonel.odm import Document, Indexed, Many, Refs, field, many
 
 
 class Tag(Document):
@@ -14,7 +14,7 @@ class Tag(Document):
 
 class Article(Document):
     title: str
-    tags: Refs[Tag]
+    tags: Refs[Tag] = field(default_factory=Refs)
 
 
 async def retag(a: Article, t: Tag) -> list[Article]:
@@ -25,3 +25,6 @@ async def retag(a: Article, t: Tag) -> list[Article]:
 
 def titles(t: Tag) -> list[str]:
     return [a.title for a in t.articles.query().include(Article.tags)]
+
+
+untagged = Article(title="x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from samples.accounts import Account
 from samples.blog import Bookmark, Post, User
-from samples.customers import Strict
+from samples.customers import Measured, Strict
 
 from mangonel.odm import (
     AnyRef,
@@ -13,6 +13,7 @@ from mangonel.odm import (
     Email,
     Embedded,
     F,
+    Mapped,
     Pipeline,
     Ref,
     Secret,
@@ -22,7 +23,12 @@ from mangonel.odm import (
     count_commands,
     inc,
     listen,
+    mapped,
+    max_,
+    min_,
     push,
+    set_,
+    set_on_insert,
 )
 
 
@@ -38,6 +44,10 @@ class Name(Embedded):
     name: str
 
 
+class Score(Document):
+    points: Mapped[int] = mapped(default="x")  # wrong
+
+
 contact = Contact(mail="ada@example.org", friends=[])
 db = connect("mongodb://localhost/typing")
 
@@ -49,6 +59,15 @@ Strict.n.in_(["x"])  # wrong
 inc(User.name)  # wrong
 push(Post.tags, 3)  # wrong
 F(User.age).set("x")  # wrong
+User.find().update(set_(User.age, "x"))  # wrong
+User.find().update(set_(User.name, 3))  # wrong
+User.find().update(set_(User.name, ["x"]))  # wrong
+User.find().update(set_(Measured.note, 3))  # wrong
+User.find().update(set_(Measured.share, "x"))  # wrong
+User.find().update(set_on_insert(User.age, "x"))  # wrong
+User.find().update(min_(User.age, "x"), inc(User.age))  # wrong
+User.find().update(max_(User.name, 3))  # wrong
+Strict(n=1, s="a", score="x")  # wrong
 User.find(~(User.age > 1))  # wrong
 -Post.created_at  # wrong
 Account.id == "x"  # wrong

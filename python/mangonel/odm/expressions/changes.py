@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+else:
+    from typing import TypeVar
 
 
-class Update:
+class Fitting:
+    """To type checkers: the value of a change has the field's type."""
+
+
+class Misfitting:
+    """To type checkers: it has another type."""
+
+
+if TYPE_CHECKING:
+    Fit = TypeVar("Fit", default=Fitting)
+else:
+    Fit = TypeVar("Fit")
+
+
+class Update(Generic[Fit]):
     """One change of an update."""
 
     __slots__ = ("key", "operator", "value")
@@ -18,6 +37,17 @@ class Update:
 
     def __repr__(self) -> str:
         return f"Update({self.operator!r}, {self.key!r}, {self.value!r})"
+
+
+class ValueOfAnotherType(Update[Misfitting]):
+    """To type checkers the result of `set_(User.age, "x")`, which `update()` does not take. None is ever made.
+
+    A class attribute is a plain int to them, and two arguments of one type variable are joined: `int | str` fits both.
+    So overloads that come first name the pairs which cannot fit. The last one returns an `Update[Any]`: pyright keeps
+    the wider type where an argument is Any and both overloads match, and this one is accepted.
+    """
+
+    __slots__ = ()
 
 
 class Computing(Update):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
+import re
+import uuid
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
-from mangonel.bson import Timestamp
-from mangonel.odm.expressions.changes import Update
+from mangonel.bson import ObjectId, Timestamp
+from mangonel.odm.expressions.changes import Update, ValueOfAnotherType
 from mangonel.odm.expressions.computed import Arithmetic
 from mangonel.odm.expressions.conditions import elem
 from mangonel.odm.expressions.expr import Where
@@ -15,10 +18,30 @@ from mangonel.odm.expressions.paths import path_of, update_of_path
 
 T = TypeVar("T")
 
-Number = TypeVar("Number", int, float, Any)
+_Neither: TypeAlias = (
+    bytes
+    | dt.date
+    | ObjectId
+    | uuid.UUID
+    | list[Any]
+    | tuple[Any, ...]
+    | set[Any]
+    | dict[str, Any]
+    | re.Pattern[str]
+)
+_Number: TypeAlias = float | decimal.Decimal
+# Values that no field of a text or number takes.
+_NoNumber: TypeAlias = str | _Neither
+_NoText: TypeAlias = _Number | _Neither
 
 
-def set_(field: T, value: T | Arithmetic[T]) -> Update:
+@overload
+def set_(field: _Number | None, value: _NoNumber) -> ValueOfAnotherType: ...
+@overload
+def set_(field: str | None, value: _NoText) -> ValueOfAnotherType: ...
+@overload
+def set_(field: T, value: T | Arithmetic[T]) -> Update[Any]: ...
+def set_(field: Any, value: Any) -> Any:
     """Set a field.
 
     Args:
@@ -56,7 +79,13 @@ def unset(field: object) -> Update:
     return update_of_path(field, "unset")
 
 
-def set_on_insert(field: T, value: T) -> Update:
+@overload
+def set_on_insert(field: _Number | None, value: _NoNumber) -> ValueOfAnotherType: ...
+@overload
+def set_on_insert(field: str | None, value: _NoText) -> ValueOfAnotherType: ...
+@overload
+def set_on_insert(field: T, value: T) -> Update[Any]: ...
+def set_on_insert(field: Any, value: Any) -> Any:
     """Set a field if an upsert inserts.
 
     Args:
@@ -109,7 +138,13 @@ def mul(field: Any, by: Any) -> Update:
     return Update("$mul", path._key, path._amount(by))
 
 
-def min_(field: T, value: T) -> Update:
+@overload
+def min_(field: _Number | None, value: _NoNumber) -> ValueOfAnotherType: ...
+@overload
+def min_(field: str | None, value: _NoText) -> ValueOfAnotherType: ...
+@overload
+def min_(field: T, value: T) -> Update[Any]: ...
+def min_(field: Any, value: Any) -> Any:
     """Set a field to `value` if that is smaller.
 
     Args:
@@ -124,7 +159,13 @@ def min_(field: T, value: T) -> Update:
     return Update("$min", path._key, path._stored(value))
 
 
-def max_(field: T, value: T) -> Update:
+@overload
+def max_(field: _Number | None, value: _NoNumber) -> ValueOfAnotherType: ...
+@overload
+def max_(field: str | None, value: _NoText) -> ValueOfAnotherType: ...
+@overload
+def max_(field: T, value: T) -> Update[Any]: ...
+def max_(field: Any, value: Any) -> Any:
     """Set a field to `value` if that is larger.
 
     Args:

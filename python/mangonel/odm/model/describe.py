@@ -11,6 +11,7 @@ import copy
 import datetime as dt
 import decimal
 import enum
+import functools
 import math
 import re
 import types
@@ -426,6 +427,9 @@ def _own_document(cls: Any, name: str, offset: int) -> None:
 
 def default_of(cls: Any, field: Resolved, spec: dict[str, Any]) -> tuple[str, Any]:
     info = field.info
+    if spec["op"] in ("ref", "refs") and (make := _maker_of(info)) not in (None, list):
+        # A reference made outside the field belongs to no model yet.
+        return "factory", functools.partial(_adopted, spec["argument"][0], make)
     if info.default_factory is not None:
         native: dict[Any, str] = {list: "list", dict: "dict", set: "set", ObjectId: "object_id"}
         return native.get(info.default_factory, "factory"), info.default_factory
@@ -441,6 +445,11 @@ def default_of(cls: Any, field: Resolved, spec: dict[str, Any]) -> tuple[str, An
     if field.target is not None and spec["op"] == "refs":
         return "factory", spec["argument"][0].empty
     return "required", None
+
+
+def _adopted(maker: RefMaker, make: Any) -> Any:
+    value = make()
+    return maker(value, None, None) if isinstance(value, (Ref, Refs)) else value
 
 
 def spec_of(

@@ -9,10 +9,14 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_origin, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_origin, overload
 
 from mangonel._arguments import expect
 from mangonel.odm.model.spelling import check_index_options
+
+if TYPE_CHECKING:
+    from mangonel.odm.expressions.paths import Mapped
+    from mangonel.odm.model.refs import Refs
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -55,6 +59,8 @@ def field(*, default_factory: type[set[T]], **options: Unpack[_Options]) -> set[
 @overload
 def field(*, default_factory: type[dict[K, T]], **options: Unpack[_Options]) -> dict[K, T]: ...
 @overload
+def field(*, default_factory: type[Refs[T]], **options: Unpack[_Options]) -> Refs[T]: ...
+@overload
 def field(*, default_factory: Callable[[], T], **options: Unpack[_Options]) -> T: ...
 @overload
 def field(**options: Unpack[_Options]) -> Any: ...
@@ -94,6 +100,27 @@ def field(
     if on_delete not in (None, "cascade", "nullify", "deny", "pull"):
         raise ValueError(f'expected "cascade", "nullify", "deny" or "pull" for on_delete, got {on_delete!r}')
     return FieldInfo(default, default_factory, key, lazy, frozen, on_delete, touch=touch)
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def mapped(*, default: T, **options: Unpack[_Options]) -> Mapped[T]: ...
+    @overload
+    def mapped(*, default_factory: type[list[T]], **options: Unpack[_Options]) -> Mapped[list[T]]: ...
+    @overload
+    def mapped(*, default_factory: type[set[T]], **options: Unpack[_Options]) -> Mapped[set[T]]: ...
+    @overload
+    def mapped(*, default_factory: type[dict[K, T]], **options: Unpack[_Options]) -> Mapped[dict[K, T]]: ...
+    @overload
+    def mapped(*, default_factory: Callable[[], T], **options: Unpack[_Options]) -> Mapped[T]: ...
+    @overload
+    def mapped(**options: Unpack[_Options]) -> Any: ...
+    def mapped(**options: Any) -> Any:
+        """Do as `field`, for an attribute that is `Mapped`: `score: Mapped[float] = mapped(default=0.0)`."""
+
+else:
+    mapped = field
 
 
 def now() -> dt.datetime:

@@ -14,7 +14,7 @@ from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.cast import check_cast
 from mangonel.odm.model.class_body import check_extra, read_body
 from mangonel.odm.model.embedded_in import embedded_in
-from mangonel.odm.model.fields import FieldInfo, Inverse, field, many
+from mangonel.odm.model.fields import FieldInfo, Inverse, field, many, mapped
 from mangonel.odm.model.hooks import collect_hooks, forget_plans
 from mangonel.odm.model.many import InverseDescriptor
 from mangonel.odm.model.plan import UnreadPlan
@@ -25,7 +25,7 @@ from mangonel.odm.model.tenancy import check_tenant
 _PLANNED = {"__connection__", "__default_scope__", "__tag_value__", "__tenant__"}
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(field, many, embedded_in))
+@dataclass_transform(kw_only_default=True, field_specifiers=(field, mapped, many, embedded_in))
 class ModelMeta(_core.OdmMeta):
     """Turns annotations into slots. A field read from the class is an expression: `User.age > 3`."""
 
