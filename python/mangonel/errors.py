@@ -443,6 +443,7 @@ _CLASS_BY_CODE |= dict.fromkeys(DUPLICATE_KEY_CODES, DuplicateKeyError)
 _REMEDIES = {
     239: "; read again from a new snapshot, or raise minSnapshotHistoryWindowInSeconds on every server",
     246: "; read again, at a later moment; capped collections have no snapshots",
+    361: "; the collection was dropped, renamed or replaced after its parts were planned: plan them again",
 }
 
 # The order in which configured time limits are named in messages.

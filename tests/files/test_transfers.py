@@ -272,6 +272,22 @@ def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path
         import_table(database.copies, path, resume=tmp_path / "progress")
 
 
+def test_an_export_of_a_collection_that_was_replaced_is_not_resumed(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    database.rows.insert_many([{"_id": number} for number in range(2_000)])
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_table(database.rows, path, parts=4, resume=True, progress=interrupt)
+    database.rows.aggregate([{"$match": {}}, {"$out": "rows"}])
+
+    with pytest.raises(OperationFailure, match="dropped, renamed or replaced"):
+        export_table(database.rows, path, parts=4, resume=True)
+    assert export_table(database.rows, path, parts=4).documents == 2_000
+
+
 def test_a_resumed_export_has_the_columns_of_its_schema(database: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     database.rows.insert_many([{"_id": number, "n": number} for number in range(2_000)])

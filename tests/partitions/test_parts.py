@@ -30,8 +30,9 @@ from mangonel.bson import (
     Timestamp,
     encode,
 )
-from mangonel.errors import InvalidOperation
+from mangonel.errors import InvalidOperation, OperationFailure
 from mangonel.server import Server
+from mangonel.server_api import ServerApi
 
 pa = pytest.importorskip("pyarrow")
 
@@ -261,6 +262,39 @@ def test_parts_are_even_though_ids_do_not_fit_one_reply(database: Any) -> None:
         assert sum(counts) == 1_500
         assert max(counts) < 600, counts
     assert open_cursors() == before
+
+
+REPLACED = "dropped, renamed or replaced after its parts were planned: plan them again"
+
+
+@pytest.mark.parametrize("options", [{}, {"snapshot": True}], ids=["", "snapshot"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_parts_of_a_collection_that_was_dropped_are_refused(
+    database: Any, count: int, options: dict[str, Any]
+) -> None:
+    brief = database[f"brief_{uuid.uuid4().hex}"]
+    brief.insert_many([{"_id": n} for n in range(50)])
+    parts = brief.partitions(count, **options)
+    assert sum(len(part.find().to_list()) for part in parts) == 50
+
+    brief.drop()
+    for part in map(over_there, parts):
+        with pytest.raises(OperationFailure, match=REPLACED):
+            part.find().to_list()
+    # Parts of two collections together would be the rows of neither.
+    brief.insert_many([{"_id": n} for n in range(50)])
+    for part in parts:
+        # The new collection has no snapshot of an earlier moment.
+        with pytest.raises(OperationFailure, match=f"{REPLACED}|read again, at a later moment"):
+            part.to_arrow()
+    assert sum(len(part.find().to_list()) for part in brief.partitions(count)) == 50
+
+
+def test_a_server_that_cannot_compare_collections_reads_by_the_name(database: Any, server: Server) -> None:
+    # `collectionUUID` is not in the stable API, and servers before 6.0 refuse it too.
+    with MongoClient[Any](server.uri, server_api=ServerApi("1", strict=True)) as client:
+        (part,) = client[database.name].mixed.partitions(1)
+        assert len(part.find().to_list()) == len(sorted_numbers(database.mixed))
 
 
 @pytest.mark.parametrize(

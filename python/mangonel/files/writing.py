@@ -16,7 +16,8 @@ from typing import Any
 
 from mangonel._parts_of_tables import sizes_of
 from mangonel.arrow.schema import Schema, fields_of
-from mangonel.bson import json_util
+from mangonel.bson import Binary, json_util
+from mangonel.bson.binary import UUID_SUBTYPE
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.files.columns import flattened, from_json
 from mangonel.files.errors import TransferError
@@ -218,6 +219,7 @@ class _Export:
             "mixed": sorted(mixed),
             "rows": max(min(_TABLE // max(sizes.average, 1), _MOST_ROWS), 64),
             "parts": [_bounds(part) for part in self._parts],
+            "identity": _identity(self._parts),
         }
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
@@ -307,6 +309,8 @@ class _Export:
         query = json_util.loads(plan["asked"]["filter"], json_options=json_util.CANONICAL_JSON_OPTIONS)
         cursor = self._collection.find(query, plan["asked"]["projection"])
         Range(_bound(low), _bound(high), is_last_key=is_last_key).narrow(cursor._query)
+        if identity := plan.get("identity"):
+            cursor._query["collectionUUID"] = Binary(bytes.fromhex(identity), UUID_SUBTYPE)
         return cursor
 
     def _note(self, rows: int, size: int) -> None:
@@ -378,6 +382,12 @@ def _bounds(part: Any) -> tuple[str | None, str | None, bool]:
     low, high = part.low, part.high
     is_last_key = low is None and high is None and part.count > 1
     return _text(low), _text(high), is_last_key
+
+
+def _identity(parts: list[Any]) -> str | None:
+    """Return the UUID of the collection of parts as text; None if the server cannot compare it."""
+    found = parts[0].find()._query.get("collectionUUID") if parts else None
+    return None if found is None else bytes(found).hex()
 
 
 def _text(bound: RawBSONDocument | None) -> str | None:

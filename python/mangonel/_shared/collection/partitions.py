@@ -47,9 +47,10 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         """Split a query into parts of about the same size that are read separately, here or in other processes.
 
         Together the parts return each document once if it exists, with the same `_id`, from this call to the end of the
-        reads; so writers do not matter to it. The parts are in the order of `_id`, which may have several types. They
-        can be pickled and read in other processes and on other machines. A pickle holds the client's hosts and options,
-        and no password.
+        reads; so writers do not matter to it. If the collection is dropped, renamed or replaced before a part is read,
+        that read raises OperationFailure; servers older than 6.0 cannot notice it. The parts are in the order of `_id`,
+        which may have several types. They can be pickled and read in other processes and on other machines. A pickle
+        holds the client's hosts and options, and no password.
 
         Args:
             count: how many parts; fewer if there are few documents. One more if a document has MaxKey as its `_id`.

@@ -74,6 +74,8 @@ class _Partition(Generic[_DocumentType]):
         concern = plan.read_concern or collection._read_concern.document
         if concern:
             query["readConcern"] = concern
+        if plan.identity is not None:
+            query["collectionUUID"] = plan.identity
         self = object.__new__(cls)
         self._query = _core.encode(query, codec_options=collection._codec_options)
         self._cursor_state = {name: getattr(cursor, name) for name in _CURSOR_STATE if getattr(cursor, name)}
@@ -282,9 +284,7 @@ async def partitions_flow(
     """Return the parts of a checked query; see `Collection.partitions`."""
     check_connect(connect)
     is_snapshot = is_snapshot or cursor._collection._read_concern._level == "snapshot"
-    plan = await plan_flow(
-        cursor, count, by=by, is_snapshot=is_snapshot, is_ordered=is_ordered, finds_last_key=True
-    )
+    plan = await plan_flow(cursor, count, by=by, is_snapshot=is_snapshot, is_ordered=is_ordered, is_kept=True)
     return [
         kind._made(cursor, plan, place, connect=connect, is_ordered=is_ordered)
         for place in range(len(plan.ranges))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._shared.cursors.find_cursor import _Cursor
+    from mangonel.bson.binary import Binary
     from mangonel.bson.timestamp import Timestamp
     from mangonel.topology_description import TopologyDescription
 
@@ -48,6 +49,8 @@ _MIN_KEY, _MAX_KEY = 0xFF, 0x7F  # types of BSON elements
 _FIRST_TYPE = 4  # where the type of a document's first element is
 # A standalone server, a server older than 5.0, and a moment in the future.
 _NO_SNAPSHOTS = {123, 72}
+# A field that is not known, not implemented or not part of the declared API: `collectionUUID` came with 6.0.
+_NO_IDENTITY = {9, 14, 238, 323, 40415}
 _ROUTERS = frozenset(["Mongos", "LoadBalancer"])
 
 
@@ -86,12 +89,19 @@ class Range:
 
 
 class Plan:
-    """The ranges of a query, in the order of the index, and the moment of all reads, or None."""
+    """The ranges of a query, in the order of the index.
 
-    __slots__ = ("moment", "ranges")
+    Args:
+        ranges: the ranges.
+        moment: the moment of all reads, or None.
+        identity: the UUID of the collection, by which the server refuses to read another one of its name. None: not
+            known, or the server cannot compare it.
+    """
 
-    def __init__(self, ranges: list[Range], moment: Timestamp | None) -> None:
-        self.ranges, self.moment = ranges, moment
+    __slots__ = ("identity", "moment", "ranges")
+
+    def __init__(self, ranges: list[Range], moment: Timestamp | None, identity: Binary | None = None) -> None:
+        self.ranges, self.moment, self.identity = ranges, moment, identity
 
     @property
     def read_concern(self) -> dict[str, Any] | None:
@@ -155,7 +165,7 @@ async def plan_flow(
     by: str = "sample",
     is_snapshot: bool = False,
     is_ordered: bool = False,
-    finds_last_key: bool = False,
+    is_kept: bool = False,
 ) -> Plan:
     """Return at most `count` ranges for a checked query, and one more for a key that an index scan leaves out.
 
@@ -165,7 +175,8 @@ async def plan_flow(
         by: "sample", "chunks" (the chunk map) or "auto": the chunk map where it has enough chunks.
         is_snapshot: choose the moment that all reads share.
         is_ordered: whether the ranges have to be in the order of `_id`, which few chunk maps are.
-        finds_last_key: ask whether the last key, MaxKey, exists, and leave out its range if not.
+        is_kept: the ranges may be read much later. So ask for the identity of the collection; and whether the last
+            key, MaxKey, exists, to leave out its range if not.
 
     Raises:
         InvalidOperation: a view, or a time series, which have no index on `_id`.
@@ -174,10 +185,14 @@ async def plan_flow(
     """
     if cursor._is_empty:
         return Plan([], None)
-    if count == 1 and not is_snapshot and by != "chunks":
-        return Plan([Range(None, None)], None)
-    if count > 1 or by == "chunks":
-        await _check_kind_flow(cursor)
+    is_one = count == 1 and by != "chunks"
+    identity = None
+    if is_kept or not is_one:
+        identity = await _identity_flow(cursor, takes_any=is_one)
+    if not is_kept or not await _compares_identity_flow(cursor, identity):
+        identity = None
+    if is_one and not is_snapshot:
+        return Plan([Range(None, None)], None, identity)
     size = max(min(_SAMPLES * count, _MOST_SAMPLES), _FEWEST_SAMPLES * count)
     ids, moment = await _sample_flow(cursor, size, is_snapshot)
     ranges = None
@@ -186,11 +201,11 @@ async def plan_flow(
     if ranges is None:
         cuts = (len(ids) * place // count for place in range(1, count))
         ranges = _between([ids[cut] for cut in cuts if 0 < cut < len(ids)])
-    plan = Plan(ranges, moment)
+    plan = Plan(ranges, moment, identity)
     if len(ranges) > 1:
         last = Range(None, None, ranges[-1].index, is_last_key=True)
         is_hashed = "hashed" in last.index.values()
-        if not is_hashed and (not finds_last_key or await _has_last_key_flow(cursor, last, plan)):
+        if not is_hashed and (not is_kept or await _has_last_key_flow(cursor, last, plan)):
             ranges.append(last)
     return plan
 
@@ -255,26 +270,53 @@ async def _sample_flow(
     return ids, moment
 
 
-async def _check_kind_flow(cursor: _Cursor[Any]) -> None:
+async def _identity_flow(cursor: _Cursor[Any], *, takes_any: bool) -> Binary | None:
+    """Return the UUID of a query's collection; None if it does not exist, has none, or the user may not ask.
+
+    Args:
+        cursor: the query.
+        takes_any: accept what has no index on `_id`.
+
+    Raises:
+        InvalidOperation: a view or a time series.
+    """
     collection = cursor._collection
-    command = {"listCollections": 1, "filter": {"name": collection._name}, "nameOnly": True}
-    operation = collection._operation(
-        {**command, "authorizedCollections": True, "cursor": {}},
-        kind=KIND_READ,
-        codec=_core.Codec(DEFAULT_RAW_BSON_OPTIONS),
-    )
-    try:
-        reply = await cursor._port.arun(operation)
-    except OperationFailure:
-        # Without the right to ask, the reads themselves fail or succeed.
-        return
-    with ReplyTo("listCollections"):
-        kinds = [found.get("type") for found in reply["cursor"]["firstBatch"]]
-    if kinds and kinds[0] in ("view", "timeseries"):
-        raise InvalidOperation(
-            f"expected a collection with an index on _id for several ranges, got the {kinds[0]} "
-            f"{collection.full_name}; read it with one cursor"
+    command = {"listCollections": 1, "filter": {"name": collection._name}, "authorizedCollections": True}
+    for is_name_only in (False, True):
+        operation = collection._operation(
+            {**command, "nameOnly": is_name_only, "cursor": {}},
+            kind=KIND_READ,
+            codec=_core.Codec(DEFAULT_RAW_BSON_OPTIONS),
         )
+        try:
+            reply = await cursor._port.arun(operation)
+        except OperationFailure:
+            # A user without the action listCollections may ask for names only, or for nothing: then the reads fail.
+            continue
+        with ReplyTo("listCollections"):
+            found = reply["cursor"]["firstBatch"]
+        kind = found[0].get("type") if found else None
+        if kind in ("view", "timeseries") and not takes_any:
+            raise InvalidOperation(
+                f"expected a collection with an index on _id for several ranges, got the {kind} "
+                f"{collection.full_name}; read it with one cursor"
+            )
+        return found[0].get("info", {}).get("uuid") if found else None
+    return None
+
+
+async def _compares_identity_flow(cursor: _Cursor[Any], identity: Binary | None) -> bool:
+    """Return whether a find with the UUID of its collection is refused if another one has the name."""
+    if identity is None:
+        return False
+    command = {"find": cursor._collection._name, "collectionUUID": identity, "limit": 1, "projection": _BY_ID}
+    try:
+        await _command_flow(cursor, command | {"singleBatch": True}, None)
+    except OperationFailure as error:
+        if error.code in _NO_IDENTITY:
+            return False
+        raise
+    return True
 
 
 async def _has_last_key_flow(cursor: _Cursor[Any], last: Range, plan: Plan) -> bool:
