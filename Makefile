@@ -146,7 +146,7 @@ rest-beside:
 	@mkdir -p target
 	@nice $(MAKE) --no-print-directory --keep-going rest-seeds rest-codecs rest-interpreter fuzz audit miri asan FUZZ_SECONDS=20 > target/rest-beside.log 2>&1
 
-# `make test` plays the first five hundred. New ones come behind them: one that fails is mended, and goes to KEPT in `tests/seeds.rs`.
+# `make test` plays the first two hundred. New ones come behind them: one that fails is mended, and goes to KEPT in `tests/seeds.rs`.
 rest-seeds:
 	MANGONEL_SEEDS=3000 $(CARGO) test --locked --quiet -p mangonel-simulation --test seeds every_promise
 	@$(MAKE) --no-print-directory simulate SECONDS=60
