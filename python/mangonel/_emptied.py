@@ -2,32 +2,51 @@
 
 A collection that was empty at one look, and was not written to before the next, is still empty. Only the others are
 asked for a document. On a replica set, the primary's oplog tells what was written: each entry has the id of its
-collection, and a transaction's entries appear with its commit. On a standalone mongod, the command `top` counts the
-operations that took a write lock on each collection. Its counts begin again when the server is started, or a collection
-is made again under the same name.
+collection, and a transaction's entries appear with its commit. It has the `_id` of each document as well, by which few
+documents are deleted. To find them by a scan, the server would walk over all that was deleted in the last five minutes,
+since it keeps these for snapshot reads. On a standalone mongod, the command `top` counts the operations that took a
+write lock on each collection. Its counts begin again when the server is started, or a collection is made again under
+the same name.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from mangonel.bson import CodecOptions
+from mangonel.bson import Binary, CodecOptions, DatetimeConversion, DatetimeMS, Int64, ObjectId
+from mangonel.bson.errors import InvalidBSON
 from mangonel.errors import OperationFailure
+from mangonel.operations import DeleteMany
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import ReadPreference
 from mangonel.write_concern import WriteConcern
 
 if TYPE_CHECKING:
     from mangonel import MongoClient
-    from mangonel.api import Database
+    from mangonel.api import Collection, Database
     from mangonel.bson import Timestamp
     from mangonel.server_description import ServerDescription
+
+    # Ids of documents with their types; None: any documents.
+    _Documents = dict[tuple[type, Any], None] | None
+    # By the id of a collection, or its namespace.
+    _Written = dict[Any, _Documents]
+    # By name.
+    _Filled = dict[str, _Documents]
 
 # With fewer collections it is quicker to ask each for a document.
 _FEWEST = 3
 # With more namespaces on the server than this for each collection, it is quicker too.
 _MOST_FOREIGN = 20
+# With more entries of an oplog than this, it is quicker to ask each collection for a document.
+_MOST_ENTRIES = 1000
+_OF = ("op", "ui", "ns", "o._id", "o2._id")
+_PROJECTION = dict.fromkeys(["ts", "t", "o.msg", *_OF, *(f"o.applyOps.{name}" for name in _OF)], True)
+_PERIODIC = "periodic noop"
+# Types of ids that are equal in Python if, and only if, they are the same in the server.
+_EXACT = frozenset({Binary, DatetimeMS, Int64, ObjectId, bytes, datetime, int, str})
 
 
 class Emptier:
@@ -49,6 +68,8 @@ class Emptier:
         # The type of the writable server, once it is known.
         self._type = ""
         self._oplog = _Oplog(database.client)
+        # Whether that server is the only member of its set, at the last look without the oplog.
+        self._is_alone = False
         self._is_counted = True
         # The ids of the collections at the last look. With an oplog, all of these were empty then.
         self._ids: dict[str, Any] = {}
@@ -59,19 +80,19 @@ class Emptier:
     def empty(self) -> None:
         """Delete the documents of each collection that has any; drop what no deletion can empty."""
         # Before any is listed or asked for a document, so that the next look sees what is written later.
-        has_oplog = self._type == "RSPrimary" and len(self._ids) >= _FEWEST
-        written = self._oplog.written() if has_oplog else None
+        written = self._oplog.written() if self._type == "RSPrimary" else None
         # None is known to be empty if what follows fails.
         known, self._ids = self._ids, {}
         # Collections are made, dropped and renamed by commands.
-        is_listed = written is None or f"{self._database.name}.$cmd" in written
+        is_listed = written is None or not known or f"{self._database.name}.$cmd" in written
         ids = self._listed() if is_listed else known
         if written is not None:
             self._delete(self._filled_since(written, ids, known))
-        elif self._type == "RSPrimary":
-            self._delete(self._filled(list(ids)) if len(ids) > 1 else list(ids))
         else:
-            self._empty_by_states(ids)
+            server = self._server()
+            self._type = "" if server is None else server.server_type_name
+            self._is_alone = server is not None and len(server.all_hosts) == 1
+            self._empty_by_states(ids, server)
         self._ids = ids
 
     def _listed(self) -> dict[str, Any]:
@@ -87,18 +108,20 @@ class Emptier:
                 self._database.drop_collection(name)
         return ids
 
-    def _filled_since(self, written: set[Any], ids: dict[str, Any], known: dict[str, Any]) -> list[str]:
-        """Return the collections that may have documents, given the ids and names of those written to since."""
-        filled = [
-            name for name, id in ids.items() if id in written or f"{self._database.name}.{name}" in written
-        ]
-        unknown = [name for name, id in ids.items() if name not in filled and known.get(name) != id]
-        return filled + self._filled(unknown)
+    def _filled_since(self, written: _Written, ids: dict[str, Any], known: dict[str, Any]) -> _Filled:
+        """Return the collections that may have documents, given what was written since and their ids now and then."""
+        filled: _Filled = {}
+        for name, id in ids.items():
+            namespace = f"{self._database.name}.{name}"
+            if known.get(name) == id and namespace not in written:
+                filled[name] = written.get(id, {})
+            elif id in written or namespace in written:
+                filled[name] = None
+        unknown = [name for name in ids if name not in filled]
+        return {**filled, **dict.fromkeys(self._filled(unknown))}
 
-    def _empty_by_states(self, ids: dict[str, Any]) -> None:
+    def _empty_by_states(self, ids: dict[str, Any], server: ServerDescription | None) -> None:
         """Empty the collections; skip those whose state shows that nothing was written since the last look."""
-        server = self._server()
-        self._type = "" if server is None else server.server_type_name
         states = self._states(ids, server) if server and self._type == "Standalone" else {}
         counts = {name: state[-1]["count"] for name, state in states.items()}
         filled, asked = [], []
@@ -112,22 +135,23 @@ class Emptier:
                 is_written = self._emptied.get(name, counts[name]) != counts[name]
                 (filled if is_written else asked).append(name)
         filled += self._filled(asked) if states or len(asked) > 1 else asked
-        self._delete(filled)
+        self._delete(dict.fromkeys(filled))
         self._empty = {name: state for name, state in states.items() if name not in filled}
         self._emptied = {name: counts[name] + 1 for name in filled if name in states}
 
-    def _delete(self, names: list[str]) -> None:
+    def _delete(self, filled: _Filled) -> None:
         """Delete all documents of the collections.
 
         Only the last deletion waits for other members, if there are any. They apply the earlier ones before it, unless
         another primary took over in between.
         """
-        primary = self._server() if names else None
-        is_alone = primary is not None and len(primary.all_hosts) == 1
-        waited_for = [] if is_alone else names[-1:]
+        names = [name for name, documents in filled.items() if documents != {}]
+        primary = self._server() if len(names) > 1 else None
+        waited_for = [] if self._is_alone else names[-1:]
         for name in names:
             database = self._database if name in waited_for else self._confirmed_here
-            database[name].delete_many({})
+            if not _delete_by_id(database[name], filled[name]):
+                database[name].delete_many({})
         if len(names) > 1 and _election_of(self._server()) != _election_of(primary):
             for name in names:
                 self._database[name].delete_many({})
@@ -163,60 +187,107 @@ class Emptier:
         return [found["name"] for found in self._database[names[0]].aggregate([*one[names[0]], *others])]
 
 
+def _delete_by_id(collection: Collection[Any], documents: _Documents) -> bool:
+    """Delete the documents; return whether these were all there."""
+    if not documents:
+        return False
+    # Each in a statement of its own: the end of a range of `$in` is found behind all that was deleted.
+    deletions = [DeleteMany({"_id": id}) for _, id in documents]
+    return collection.bulk_write(deletions, ordered=False).deleted_count == len(deletions)
+
+
 class _Oplog:
     """Tells which collections of a replica set were written to, by any client."""
 
     def __init__(self, client: MongoClient[Any]) -> None:
-        local = client.get_database(
-            "local", CodecOptions(), ReadPreference.PRIMARY, None, ReadConcern("local")
-        )
-        self._entries = local["oplog.rs"]
+        # Dates and ids come as they were stored.
+        options = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+        self._local = client.get_database("local", options, ReadPreference.PRIMARY)
         # The time of the newest entry at the last look.
         self._newest: Timestamp | None = None
         self._term: Any = None
         self._is_open = True
 
-    def written(self) -> set[Any] | None:
-        """Return ids and namespaces of the collections written to since the last call; deletions do not count.
+    def written(self) -> _Written | None:
+        """Return what was written since the last call, by the ids or namespaces of collections.
 
-        None at the first call, and if the oplog cannot tell: after an election, when entries since then are gone, or
-        when this user may not read it.
+        None at the first call, and if the oplog cannot tell: after an election, when entries since then are gone or too
+        many, or when this user may not read it.
         """
-        before, term = self._newest, self._term
+        before, self._newest = self._newest, None
+        found = None if before is None else self._later(before)
+        if not found:
+            self._newest = self._end()
+            return None
+        term, self._term = self._term, found[-1]["t"]
+        self._newest = found[-1]["ts"]
+        # While the entry of that moment is there, none is missing.
+        return _written_by(found[1:]) if found[0]["ts"] == before and term == self._term else None
+
+    def _end(self) -> Timestamp | None:
+        """Return the time of the newest entry of which no earlier one is under way."""
+        newest = self._found(sort={"$natural": -1}, limit=1, projection={"ts": 1})
+        found = newest and self._later(newest[0]["ts"])
+        if not found:
+            return None
+        self._term = found[-1]["t"]
+        end: Timestamp = found[-1]["ts"]
+        return end
+
+    def _later(self, moment: Timestamp) -> list[dict[str, Any]] | None:
+        """Return the entries from a moment on, or None where these are too many or cannot be read.
+
+        On a primary, a forward scan waits until all earlier entries are visible.
+        """
+        # The entry of the moment itself was seen before.
+        return self._found(filter={"ts": {"$gte": moment}}, projection=_PROJECTION, batchSize=_MOST_ENTRIES)
+
+    def _found(self, **options: Any) -> list[dict[str, Any]] | None:
         if not self._is_open:
             return None
         try:
-            since = before or self._entries.find().sort("$natural", -1).limit(1)[0]["ts"]
-            # On a primary, a forward scan waits until all earlier entries are visible.
-            found = list(self._entries.aggregate(_written_since(since)))
-        except (OperationFailure, IndexError):
+            cursor = self._local.command("find", "oplog.rs", **options)["cursor"]
+        except InvalidBSON:
+            # An id that is no text.
+            return None
+        except OperationFailure:
             self._is_open = False
             return None
-        self._newest = max((each["newest"] for each in found), default=None)
-        self._term = max((each["term"] for each in found), default=None)
-        if before is None or self._term != term or min(each["oldest"] for each in found) != before:
+        if cursor["id"]:
+            self._local.command("killCursors", "oplog.rs", cursors=[cursor["id"]])
             return None
-        written: set[Any] = set()
-        for each in found:
-            (id, namespace), inner = each["_id"]["of"] or (None, None), each["_id"]["inner"] or {}
-            if "c" in (inner.get("op") or ()):
-                # A command inside of `applyOps`.
+        found: list[dict[str, Any]] = cursor["firstBatch"]
+        return found
+
+
+def _written_by(entries: list[dict[str, Any]]) -> _Written | None:
+    """Return what entries have written; None if that takes a look at the collections."""
+    written: _Written = {}
+    for entry in entries:
+        operations = entry.get("o", {}).get("applyOps") if entry["op"] == "c" else None
+        if operations is None and entry["op"] == "c":
+            written[entry.get("ui")] = written[entry["ns"]] = None
+            continue
+        for each in operations or [entry]:
+            if each["op"] in ("i", "u", "d"):
+                _note(written, each)
+            elif each["op"] != "n" or each["o"].get("msg", _PERIODIC) != _PERIODIC:
+                # A command inside of `applyOps`, what newer servers have, a new primary, other members.
                 return None
-            written.update([id, namespace], inner.get("ui") or (), inner.get("ns") or ())
-        return written - {None}
+    return written
 
 
-def _written_since(moment: Timestamp) -> list[dict[str, Any]]:
-    """Return a pipeline that groups by collection the entries of an oplog from a moment on."""
-    inner = {key: {"$setUnion": [f"$o.applyOps.{key}", []]} for key in ("ui", "ns", "op")}
-    # The entry of the moment itself was seen before; while it is there, none is missing.
-    is_later = {"$gt": ["$ts", moment]}
-    group = {
-        "of": {"$cond": [{"$and": [is_later, {"$in": ["$op", ["i", "u", "c"]]}]}, ["$ui", "$ns"], None]},
-        "inner": {"$cond": [{"$and": [is_later, {"$eq": ["$op", "c"]}]}, inner, None]},
-    }
-    times = {"oldest": {"$min": "$ts"}, "newest": {"$max": "$ts"}, "term": {"$max": "$t"}}
-    return [{"$match": {"ts": {"$gte": moment}}}, {"$group": {"_id": group, **times}}]
+def _note(written: _Written, entry: dict[str, Any]) -> None:
+    """Add what one entry wrote or deleted."""
+    of = entry.get("ui")
+    documents = written.setdefault(of, {}) if of else None
+    id = entry.get("o2" if entry["op"] == "u" else "o", {}).get("_id")
+    if documents is None or type(id) not in _EXACT:
+        written[of or entry["ns"]] = None
+    elif entry["op"] == "d":
+        documents.pop((type(id), id), None)
+    else:
+        documents[type(id), id] = None
 
 
 def _election_of(server: ServerDescription | None) -> Any:

@@ -12,7 +12,20 @@ import pytest
 
 from mangonel import InsertOne, MongoClient
 from mangonel._emptied import Emptier
-from mangonel.bson import Timestamp
+from mangonel.bson import (
+    Binary,
+    Code,
+    DatetimeMS,
+    DBRef,
+    Decimal128,
+    Int64,
+    MaxKey,
+    MinKey,
+    ObjectId,
+    Timestamp,
+    encode,
+)
+from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import InvalidOperation, OperationFailure
 from mangonel.monitoring import CommandListener
 from mangonel.server import Server, start
@@ -133,6 +146,12 @@ def by_pymongo_in_another_process(database: Any) -> None:
     subprocess.run([sys.executable, "-c", PYMONGO, uri, database.name], check=True, timeout=100)
 
 
+IDS: list[Any] = [
+    *(ObjectId(), "a", 1, Int64(2), 1.5, True, None, b"a", Binary(b"a", 5), uuid.UUID(int=1).bytes),
+    *(Decimal128("7"), Timestamp(1, 1), DatetimeMS(2**60), DatetimeMS(0), MinKey(), MaxKey(), Code("a")),
+    *({"a": 1}, {}, DBRef("a", 1), float("nan")),
+]
+
 WRITES: dict[str, Callable[[Any], Any]] = {
     "insert one": lambda database: database.things3.insert_one({}),
     "insert many": lambda database: database.things3.insert_many([{} for _ in range(2000)]),
@@ -173,6 +192,24 @@ WRITES: dict[str, Callable[[Any], Any]] = {
         database.things3.insert_one({}),
     ),
     "a new collection": lambda database: database.new.insert_one({}),
+    "ids of all types": lambda database: database.things3.insert_many([{"_id": id} for id in IDS]),
+    "ids that are no text": lambda database: database.things3.insert_one(
+        RawBSONDocument(encode({"_id": "??"}).replace(b"??", b"\xff\xff"))
+    ),
+    "more than one look at an oplog shows": lambda database: [
+        database.things3.insert_many([{} for _ in range(600)]) for _ in range(2)
+    ],
+    "deleted and inserted again": lambda database: (
+        database.things3.insert_many([{"_id": 1}, {"_id": True}, {"_id": 2}]),
+        database.things3.delete_many({"_id": {"$in": [1, 2]}}),
+        database.things3.insert_one({"_id": 1}),
+    ),
+    "emptied and renamed": lambda database: (
+        database.things2.insert_one({"_id": 1}),
+        database.things2.rename("new", dropTarget=True),
+        database.things2.create_index("a"),
+        database.things2.insert_one({"_id": 1}),
+    ),
     "PyMongo": by_pymongo_in_another_process,
 }
 
@@ -273,18 +310,78 @@ def test_the_oplog_of_a_set_tells_what_to_delete(server: Server) -> None:
 
         for _ in range(2):
             sent()
-        look = ("aggregate", "oplog.rs")
+        look = ("find", "oplog.rs")
         for _ in range(2):
             database.things3.insert_one({})
             database.things4.insert_many([{}, {}])
             for name in NAMES:
                 database[name].find_one()
             database.client.other.things.insert_one({})
-            assert sorted(sent()) == [look, ("delete", "things3"), ("delete", "things4")]
+            assert sorted(sent()) == [("delete", "things3"), ("delete", "things4"), look]
             assert sent() == [look]
         database.create_collection("new")
         assert sent() == [look, ("listCollections", ""), ("delete", "new")]
         assert sent() == [look]
+        client.drop_database(database)
+
+
+def test_a_few_documents_are_deleted_by_their_ids(server: Server) -> None:
+    deletions: list[Any] = []
+
+    class Deletions(CommandListener):
+        def started(self, event: Any) -> None:
+            if event.command_name == "delete":
+                deletions.append([statement["q"] for statement in event.command["deletes"]])
+
+        def succeeded(self, event: Any) -> None: ...
+
+        def failed(self, event: Any) -> None: ...
+
+    with MongoClient[Any](server.uri) as client, MongoClient[Any](server.uri) as other:
+        database = other[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(client[database.name])
+        for _ in range(2):
+            emptier.empty()
+        client._listeners.add(Deletions())
+        database.things1.insert_many([{"_id": 1}, {"_id": "a"}])
+        database.things1.update_one({"_id": 1}, {"$set": {"a": 1}})
+        with other.start_session() as session, session.start_transaction():
+            database.things1.insert_one({"_id": 2}, session=session)
+        # What the test has deleted itself is left alone.
+        database.things2.insert_one({})
+        database.things2.delete_many({})
+        emptier.empty()
+        assert deletions == [[{"_id": 1}, {"_id": "a"}, {"_id": 2}]]
+        deletions.clear()
+        emptier.empty()
+        assert deletions == []
+        # An id of which the driver cannot tell whether it is the same as another.
+        database.things1.insert_many([{"_id": 1}, {"_id": 1.5}])
+        emptier.empty()
+        assert deletions == [[{}]]
+        assert documents(database) == {}
+        other.drop_database(database)
+
+
+@pytest.mark.parametrize("message", ["Reconfig set", "new primary"])
+def test_a_set_that_changes_is_looked_at_anew(server: Server, message: str) -> None:
+    with MongoClient[Any](server.uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(database)
+        for _ in range(3):
+            emptier.empty()
+        client.admin.command("appendOplogNote", data={"msg": message})
+        with count_commands() as commands:
+            emptier.empty()
+        assert ("listCollections", "") in commands.sent
+        client.admin.command("appendOplogNote", data={"msg": "periodic noop"})
+        with count_commands() as commands:
+            emptier.empty()
+        assert commands.sent == [("find", "oplog.rs")]
         client.drop_database(database)
 
 
@@ -353,11 +450,9 @@ def test_an_oplog_that_has_lost_entries_is_not_relied_on(server: Server) -> None
         for _ in range(3):
             emptier.empty()
         assert emptier._oplog._newest is not None
-        emptier._oplog._newest = Timestamp(emptier._oplog._newest.time, 10_000)
         database.things3.insert_one({})
         # As if the entry of this insert had been the first to be lost.
-        while emptier._oplog.written() is not None:
-            pass
+        emptier._oplog._newest = Timestamp(emptier._oplog._newest.time, 10_000)
         emptier.empty()
         assert documents(database) == {}
         client.drop_database(database)
