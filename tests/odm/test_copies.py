@@ -19,6 +19,7 @@ from mangonel.odm import (
     ParallelSaveError,
     Ref,
     StaleDocument,
+    ValidationError,
     Version,
     field,
 )
@@ -191,3 +192,17 @@ def test_a_copy_stays_in_the_database_of_its_original(db: Connection):
     with db.use("copies_elsewhere"):
         assert CopiedBill.get(bill.id).owner == "eve"
         CopiedBill.collection().drop()
+
+
+def test_a_document_with_a_value_that_cannot_be_decoded_is_copied_and_shown(db: Connection) -> None:
+    collection = CopiedBill.collection()
+    collection.insert_one({"_id": ObjectId(), "owner": "Ada", "place": {"city": 3}, "tags": [1]})
+    bill = CopiedBill.find().all()[0]
+    other = bill.copy(owner="Max")
+    assert (other.owner, other.id != bill.id) == ("Max", True)
+    for document in (bill, other):
+        assert "tags=<expected str, got int at $.tags[0]" in repr(document)
+        with pytest.raises(ValidationError, match=r"expected str, got int at \$\.place\.city"):
+            _ = document.place
+    other.save()
+    assert [stored["tags"] for stored in collection.find()] == [[1], [1]]

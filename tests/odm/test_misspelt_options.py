@@ -140,3 +140,22 @@ def test_a_mark_in_place_of_a_type_is_refused_with_how_it_is_written(mark: Any, 
         kind = mark if isinstance(mark, type) else type(mark)
         with pytest.raises(TypeError, match=f"expected {right} for {where}, got {kind.__name__}$"):
             person(n=1)
+
+
+@pytest.mark.parametrize(
+    ("base", "keyword", "remedy"),
+    [
+        (Document, "collecton", "write __collection__ = … in the class"),
+        (Document, "shard_key", "write __shard_key__ = … in the class"),
+        (Embedded, "unknown", "write __unknown__ = … in the class"),
+        (Embedded, "frozen", "options are attributes of the class"),
+    ],
+)
+def test_a_keyword_of_a_class_statement_is_refused_with_the_option(
+    base: Any, keyword: str, remedy: str
+) -> None:
+    with pytest.raises(TypeError) as told:
+        type(base)("Book", (base,), {"__module__": __name__}, **{keyword: "b"})
+    assert str(told.value) == (
+        f"expected no keywords in the class statement of Book, got {keyword!r}; {remedy}"
+    )

@@ -14,6 +14,7 @@ from mangonel.bson.datetime_ms import DatetimeMS
 from mangonel.odm import (
     Connection,
     Document,
+    Embedded,
     LineString,
     MultiLineString,
     MultiPoint,
@@ -83,3 +84,63 @@ def test_what_cannot_be_decoded_is_told_and_not_tried_again() -> None:
     data = bson.encode({"_id": bson.ObjectId(), "value": [DatetimeMS(10**17)]})
     with pytest.raises(ValidationError, match="date value out of range"):
         model_of(list[dt.datetime] | list[str]).from_bson(data)
+
+
+class Card(Embedded):
+    kind: Literal["card"] = "card"
+    last4: str
+
+
+class Iban(Embedded):
+    kind: Literal["iban"] = "iban"
+    iban: str
+
+
+class Dog(Embedded):
+    __root__ = True
+    __tag_root__ = True
+    name: str = ""
+
+
+class Cat(Embedded):
+    __root__ = True
+    __tag_root__ = True
+    name: str = ""
+
+
+class Kitten(Cat):
+    weeks: int = 0
+
+
+IBAN = {"kind": "iban", "iban": "x"}
+
+
+@pytest.mark.parametrize(
+    ("annotation", "given", "made"),
+    [
+        (Card | Iban, IBAN, Iban(iban="x")),
+        (Card | Iban | None, IBAN, Iban(iban="x")),
+        (list[Card | Iban], [IBAN, Card(last4="1")], [Iban(iban="x"), Card(last4="1")]),
+        (dict[str, Card | Iban], {"a": IBAN}, {"a": Iban(iban="x")}),
+        (int | Card, {"last4": "1"}, Card(last4="1")),
+        (Dog | Cat, {"_cls": "Cat", "name": "a"}, Cat(name="a")),
+        (Dog | Cat, {"_cls": "Kitten", "weeks": 3}, Kitten(weeks=3)),
+        (list[Dog | Cat], [{"_cls": "Cat"}, {"_cls": "Dog"}], [Cat(), Dog()]),
+    ],
+)
+def test_a_mapping_becomes_the_alternative_that_it_names(annotation: Any, given: Any, made: Any) -> None:
+    several = model_of(annotation, __cast__=True)
+    assigned = several(value=made)
+    assigned.value = given
+    found = [several.from_dict({"value": given}), several(value=given), assigned]
+    assert [document.value for document in found] == [made] * 3
+    assert (
+        bson.decode(found[1].to_bson().raw)["value"]
+        == bson.decode(several(value=made).to_bson().raw)["value"]
+    )
+
+
+def test_a_mapping_that_fits_no_alternative_or_is_not_to_be_cast_is_refused() -> None:
+    for given, cast in (({"kind": "cash"}, True), ([], True), ("iban", True), (IBAN, False)):
+        with pytest.raises(ValidationError, match=r"^expected Card or Iban, got \w+ at \$\.value"):
+            model_of(Card | Iban, __cast__=cast)(value=given)

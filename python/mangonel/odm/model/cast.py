@@ -13,6 +13,7 @@ from typing import Any
 
 from mangonel.bson import Decimal128, ObjectId
 from mangonel.bson.errors import BSONError
+from mangonel.odm.model.convert import part_of
 
 # The casts that `__cast__` may name; True is "values".
 RULES = ("values", "decimal", "null", "single")
@@ -132,6 +133,9 @@ def caster(plain: Any, op: str, argument: Any) -> Callable[[Any], Any] | None:
         return lambda value: argument[0](value)
     if op == "embedded":
         return lambda value: argument.from_dict(value)
+    if op == "union" and argument[1]:
+        models = list(dict.fromkeys(model for _, model in argument[1]))
+        return lambda value: part_of(models, value)
     if op == "literal":
         return lambda value: _literal(argument, value)
     return None

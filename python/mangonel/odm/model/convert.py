@@ -115,7 +115,7 @@ def _build(field: Any, value: Any) -> Any:
         return value
     if isinstance(value, Mapping) and getattr(field.type, "__origin__", field.type) is dict:
         return dict(_each(parts, value.items(), lambda key: f".{key}"))
-    return _build_list(parts, value) if isinstance(value, (list, tuple)) else _build_part(parts, value)
+    return _build_list(parts, value) if isinstance(value, (list, tuple)) else part_of(parts, value)
 
 
 def _build_list(parts: list[Any], value: Any) -> Any:
@@ -135,7 +135,7 @@ def _each(
     for key, item in items:
         try:
             is_nested = isinstance(item, (list, tuple))
-            made.append((key, _build_list(parts, item) if is_nested else _build_part(parts, item)))
+            made.append((key, _build_list(parts, item) if is_nested else part_of(parts, item)))
         except ValidationError as error:
             faults += [_below(step(key), fault) for fault in texts(error)]
     if faults:
@@ -155,9 +155,15 @@ def _parts_of(field: Any) -> list[Any]:
     return found
 
 
-def _build_part(candidates: list[Any], value: Any) -> Any:
+def part_of(candidates: list[Any], value: Any) -> Any:
+    """Make an embedded document or a GeoJSON object of a mapping, by its tag or of the first class that fits.
+
+    Raises:
+        TypeError, ValidationError: it fits none; the fault is that of the last one.
+    """
     if not isinstance(value, Mapping):
         return value
+    candidates = [candidate for candidate in candidates if _is_named(candidate, value)] or candidates
     for candidate in candidates:
         try:
             if is_embedded(candidate):
@@ -168,6 +174,13 @@ def _build_part(candidates: list[Any], value: Any) -> Any:
             if candidate is candidates[-1]:
                 raise
     return value
+
+
+def _is_named(candidate: Any, value: Mapping[str, Any]) -> bool:
+    """Whether the tag in a mapping is one of a class or of those that may stand in its place."""
+    if not is_embedded(candidate) or candidate.__tag__ not in value:
+        return False
+    return any(model.__tag_value__ == value[candidate.__tag__] for model in candidate.__tagged__())
 
 
 def _geometry(cls: type[Geometry], value: Mapping[str, Any]) -> Geometry:
@@ -393,18 +406,27 @@ def json_value(value: Any) -> Any:
 
 
 def represent(instance: Any) -> str:
-    """Return the `repr` of an instance; fields that are not loaded are not loaded by this."""
+    """Return the `repr` of an instance; fields that are not loaded are not loaded by this.
+
+    A value that cannot be decoded is shown as the error.
+    """
     parts = []
     fields, secret = instance.__plan__.fields, set(getattr(instance, "__secret__", ()))
     for name in _core.odm_loaded(instance):
         is_hidden = name in secret or fields[name].encrypted is not None
-        parts.append(f"{name}=…" if is_hidden else f"{name}={held(instance, name)!r}")
+        try:
+            parts.append(f"{name}=…" if is_hidden else f"{name}={held(instance, name)!r}")
+        except ValidationError as error:
+            # It is read while another error is looked into, too.
+            parts.append(f"{name}=<{error}>")
     return f"{instance.__class__.__name__}({', '.join(parts)})"
 
 
 def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
     """Return a new document with the same values."""
-    made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None, None, (), {}, None)
+    # A value that was not decoded yet stays so: it may be one that cannot be.
+    read = _core.odm_loaded(instance, False)
+    made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None, read, (), {}, None)
     if instance.__is_document__ and "id" in instance.__fields__:
         info = instance.__fields__["id"]
         if "id" not in changes and info.default_factory is not None:

@@ -19,6 +19,7 @@ from mangonel.odm.model.hooks import collect_hooks, forget_plans
 from mangonel.odm.model.many import InverseDescriptor
 from mangonel.odm.model.plan import UnreadPlan
 from mangonel.odm.model.scopes import inherit_scopes
+from mangonel.odm.model.spelling import check_keywords
 from mangonel.odm.model.tenancy import check_tenant
 
 # Class attributes that plans know of their models and of the bases of these.
@@ -30,10 +31,17 @@ class ModelMeta(_core.OdmMeta):
     """Turns annotations into slots. A field read from the class is an expression: `User.age > 3`."""
 
     def __new__(
-        meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, is_hidden: bool = False
+        meta,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        is_hidden: bool = False,
+        **options: Any,
     ) -> Any:
         if is_hidden:
             return super().__new__(meta, name, bases, namespace)
+        check_keywords(name, bases, options)
         body = read_body(name, bases, namespace)
         is_abstract = bool(namespace.setdefault("__abstract__", False))
         fields = _inherited(bases) | body.fields

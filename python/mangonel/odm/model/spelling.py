@@ -64,22 +64,38 @@ def check_class_options(name: str, bases: tuple[type, ...], namespace: dict[str,
         and not isinstance(value, _METHODS)
         and not hasattr(object, option)
     ]
-    ours = [
-        parent for base in bases for parent in base.__mro__ if parent.__module__.startswith("mangonel.odm.")
-    ]
-    if not given or not ours:
-        return
-    known = {
-        option
-        for base in ours
-        for option, value in vars(base).items()
-        if option[:2] == "__" == option[-2:] and not isinstance(value, _METHODS)
-    }
-    for option in given:
+    known = _class_options(bases) if given else ()
+    for option in given if known else ():
         if option not in known and (right := meant(option, known)) is not None:
             raise TypeError(
                 f"expected an option of models in {name}, got {option!r}; did you mean {right!r}?"
             )
+
+
+def check_keywords(name: str, bases: tuple[type, ...], keywords: Iterable[str]) -> None:
+    """Refuse keywords of a class statement: a model's options are attributes.
+
+    Raises:
+        TypeError: there is one; the message has the option that was meant.
+    """
+    for keyword in keywords:
+        right = meant(keyword, _class_options(bases))
+        remedy = (
+            f"write {right} = … in the class" if right is not None else "options are attributes of the class"
+        )
+        raise TypeError(f"expected no keywords in the class statement of {name}, got {keyword!r}; {remedy}")
+
+
+def _class_options(bases: tuple[type, ...]) -> set[str]:
+    """Return the options that the mapper's classes among the bases have."""
+    return {
+        option
+        for base in bases
+        for parent in base.__mro__
+        if parent.__module__.startswith("mangonel.odm.")
+        for option, value in vars(parent).items()
+        if option[:2] == "__" == option[-2:] and not isinstance(value, _METHODS)
+    }
 
 
 def check_index_options(options: Iterable[str], words: Iterable[str]) -> None:
