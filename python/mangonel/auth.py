@@ -104,7 +104,10 @@ def has_secret(host: Any, keywords: Mapping[str, Any]) -> bool:
     """Return whether a client's arguments hold a secret."""
     hosts = [host] if isinstance(host, str) else host if isinstance(host, (list, tuple)) else ()
     in_hosts = any(
-        "@" in entity or "password=" in entity.lower() for entity in hosts if isinstance(entity, str)
+        mark in entity.lower()
+        for entity in hosts
+        if isinstance(entity, str)
+        for mark in ("@", "%40", "password=", "aws_session_token")
     )
     return in_hosts or any(name.lower() in _SECRETS for name in keywords)
 

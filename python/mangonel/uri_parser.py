@@ -467,6 +467,9 @@ def _parse_path(path: str) -> tuple[str | None, str | None]:
         return None, None
     database, dot, collection = unquote(path).partition(".")
     if not _FORBIDDEN_IN_DATABASE.isdisjoint(database):
+        if "@" in database + dot + collection:
+            # An unescaped "/" in the password has put the rest of it here, so the name is not shown.
+            raise InvalidURI(f"bad database name with '@' in it: {_ESCAPE_HINT}")
         raise InvalidURI(f'bad database name "{database}": it cannot hold any of / "$ or a space')
     return database, collection if dot else None
 

@@ -52,6 +52,8 @@ WRONG_URIS = [
     f"mongodb://u:{SECRET}@a:b:c/",
     f"mongodb://u:{SECRET}@@a/",
     f"mongodb://u:{SECRET}/x@a:1/",
+    f"mongodb://u:x/{SECRET}@a:1/db",
+    f"mongodb://u:1/{SECRET}%40a/db",
     f"mongodb://u:{SECRET}%zz@a/",
     f"mongodb://u:{SECRET}@a:99999/",
     f"mongodb://u:{SECRET}@[::1/",
@@ -62,6 +64,7 @@ WRONG_URIS = [
     f"mongodb+srv://u:{SECRET}@a.example,b.example/",
     f"mongodb://k:v@a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN-{SECRET}",
     f"mongodb://k:v@a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:{SECRET},{SECRET}:1",
+    f"mongodb://a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN:{SECRET}",
     f"mongodb://a/?tlsCertificateKeyFile=/no/such/file&tlsCertificateKeyFilePassword={SECRET}",
 ]
 COMMANDS = ["createUser", "updateUser", "saslStart", "saslContinue", "authenticate"]
