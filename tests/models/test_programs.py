@@ -132,6 +132,16 @@ KNOWN = [
     Known("", "as before", ours="^\\[|'let': ", theirs="^raised OperationFailure 17276 "),
     Known(r"^(bucket|gfs|g)\..*(memoryview|bytearray)\(", "all that holds bytes can be written"),
     Known(r"command\(\{\}", "PyMongo stumbles over it", theirs="^raised (StopIteration|RuntimeError)"),
+    Known(
+        r"\.typed\b.*(\.next\(\)|\[\d+\])$|^[cm]\b",
+        "a document is decoded when it is read; PyMongo decodes its whole batch before",
+        theirs="^raised InvalidBSON",
+    ),
+    Known(
+        "",
+        "an event has the command as it was sent; PyMongo's has the arguments",
+        theirs="that InvalidDocument",
+    ),
     Known("", "this class is an OperationFailure, and says more", ours="^raised SnapshotUnavailable"),
     Known(
         r"bulk_write\(.*(UpdateMany|DeleteMany)",

@@ -12,6 +12,7 @@ from mangonel._core import KIND_READ, READ_WITH_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic, Mapping
 from mangonel._options.checks import non_negative_integer
+from mangonel._shared.cursors.cursor import refuse_second
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import preference_in, session_of
 from mangonel.collation import validate_collation_or_none
@@ -70,6 +71,8 @@ class _ChangeStream(Generic[_DocumentType]):
 
     # Whether the stream covers all databases.
     _is_of_cluster = False
+    # Whether a change is waited for. A second task or thread must not ask then.
+    _is_asking = False
 
     def __init__(
         self,
@@ -149,7 +152,10 @@ class _ChangeStream(Generic[_DocumentType]):
         change = self._pop()
         if change is not None or self._is_closed:
             return change
+        if self._is_asking:
+            refuse_second("change stream", "change", "changes")
         try:
+            self._is_asking = True
             try:
                 if self._is_lost():
                     await self._open_flow()
@@ -170,6 +176,8 @@ class _ChangeStream(Generic[_DocumentType]):
             if not is_resumable(error) and not error.timeout:
                 self._end()
             raise
+        finally:
+            self._is_asking = False
         if change is None:
             self._note_position()
         self._notice_end()

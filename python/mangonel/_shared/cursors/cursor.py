@@ -28,7 +28,7 @@ from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, NoReturn
 
     from mangonel._faces.port import Port
     from mangonel._shared.client.abandoned_cursors import AbandonedCursors
@@ -54,6 +54,9 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
     _abandoned_cursors: AbandonedCursors
     _reading = READ_BATCH
     _batch: _core.Batch | None
+    # Whether a batch is waited for. A second task or thread must not ask then: both would get the same documents, or
+    # the later batch would replace the earlier one.
+    _is_asking = False
     # The defaults below are class attributes, since an object with up to thirty attributes needs no dict of its own,
     # and is made in half the time. A query sets those that it reads: in the object that costs a tenth (CPython 3.11).
     # Whether the query can match nothing, so that the server need not be asked.
@@ -131,8 +134,11 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             return False
         if self._has_index_bounds and self._id is None:
             self._check_query()
+        if self._is_asking:
+            self._refuse_second()
         batch: _core.Batch | None
         try:
+            self._is_asking = True
             if self._started is not None:
                 started, self._started = self._started, None
                 batch = await self._port.finish(started)
@@ -143,6 +149,9 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, got none")
             self._take(batch)
+            if self._is_closed:
+                # By another task or thread, which did not know the server's cursor yet.
+                self._abandon()
         except PyMongoError as error:
             if self._is_tailable and getattr(error, "code", None) in _CURSOR_ENDED:
                 # The collection was dropped or has overwritten the cursor's position: there is no more, as at its end.
@@ -160,7 +169,12 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             # Cancelled or interrupted: a batch may be lost, and continuing would skip its documents.
             self._abandon()
             raise
+        finally:
+            self._is_asking = False
         return not batch.is_empty
+
+    def _refuse_second(self) -> NoReturn:
+        refuse_second("cursor", "batch", "documents")
 
     def _take(self, batch: _core.Batch) -> None:
         if self._into is not None:
@@ -444,6 +458,14 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
                     return document
             if not await self._fetch_flow():
                 return None
+
+
+def refuse_second(reader: str, awaited: str, results: str) -> NoReturn:
+    """Raise InvalidOperation: a second task or thread must not wait for the same results."""
+    raise InvalidOperation(
+        f"another task or thread is waiting for the next {awaited} of this {reader}; read it in one, and pass the "
+        f"{results} on by a queue"
+    )
 
 
 def become(batch: _core.Batch, shape: Any, options: CodecOptions[Any]) -> None:

@@ -142,6 +142,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         return self._port.flow(self._rewind_flow())
 
     async def _rewind_flow(self) -> Self:
+        if self._is_asking:
+            self._refuse_second()
         await self._close_flow()
         return self._start_over()
 
