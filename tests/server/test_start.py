@@ -7,14 +7,14 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pymongo
 import pymongo.errors
 import pytest
 
 from mangonel import server
-from mangonel.server import launch, process
+from mangonel.server import launch, process, replica_set
 from mangonel.server.wire import CommandError
 from tools.faces import eventually
 
@@ -95,6 +95,43 @@ def test_dbpath_keeps_data_and_ports_and_is_refused_to_another_kind_of_deploymen
     expected = f"a replica set of {other}" if other else "a standalone"
     with pytest.raises(server.ServerError, match=f"holds the data of {kind}; expected {expected}"):
         server.start(other, dbpath=tmp_path / "data")
+
+
+@pytest.mark.parametrize("auth", [None, ("ada", "x")], ids=["open", "with a user"])
+def test_kept_data_starts_again_after_a_start_that_was_broken_off(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, auth: tuple[str, str] | None
+) -> None:
+    def press_ctrl_c(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        # The set is initiated, and its first election is waited for.
+        patched.setattr(replica_set, "wait_for_members", press_ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            server.start(1, dbpath=tmp_path, auth=auth)
+    for _ in range(2):
+        with (
+            server.start(1, dbpath=tmp_path, auth=auth) as deployment,
+            pymongo.MongoClient(deployment.uri) as client,
+        ):
+            client.test.things.insert_one({})
+    member = deployment.members[0].port
+    with pytest.raises(
+        server.ServerError, match=rf"the ports \[{member}\]; expected these or none, got \[1\]"
+    ):
+        server.start(1, dbpath=tmp_path, port=1)
+
+
+@pytest.mark.parametrize("text", ["", '{"replica_s', "[]", "{}", '{"replica_set": 0, "ports": ["x"]}'])
+def test_a_damaged_record_of_kept_data_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mangonel.json"
+    path.write_text(text)
+    with pytest.raises(
+        server.ServerError, match=f"expected members and ports of the data in {path}, got "
+    ) as caught:
+        server.start(dbpath=tmp_path)
+    assert "restore this file, or choose another dbpath" in str(caught.value)
+    assert path.read_text() == text
 
 
 def test_server_listens_on_loopback_only(running: tuple[server.Server, int]) -> None:

@@ -90,7 +90,13 @@ def start(
         os.makedirs(directory, exist_ok=True)
     is_temporary = dbpath is None
     record = _read_record(directory, replica_set)
+    is_made = bool(record) and record.get("is_made", True)
     ports = [port + number for number in range(replica_set or 1)] if port else record.get("ports")
+    if replica_set and record and ports != record["ports"]:
+        raise ServerError(
+            f"{directory} holds the data of a replica set whose members have the ports {record['ports']}; expected "
+            f"these or none, got {ports}"
+        )
 
     server = Server(Supervisor(directory if is_temporary else None), directory, is_temporary=is_temporary)
     try:
@@ -110,11 +116,15 @@ def start(
             if options:
                 member._uri_options = tls_uri_options(options)
                 member._tls = tls_context(options)
-        primary = _become_deployment(server, replica_set, record, settings, deadline)
-        if auth or (replica_set > 1 and not record):
+        used = [member.port for member in server.members]
+        if not is_temporary and not is_made:
+            # A start that is broken off may have initiated the set, whose configuration names these ports.
+            _write_record(directory, replica_set, used, is_made=False)
+        primary = _become_deployment(server, replica_set, is_made, settings, deadline)
+        if auth or (replica_set > 1 and not is_made):
             _write_to_all(server, primary, auth, deadline)
         if not is_temporary:
-            _write_record(directory, replica_set, [member.port for member in server.members])
+            _write_record(directory, replica_set, used, is_made=True)
     except BaseException:
         server.stop()
         raise
@@ -171,7 +181,7 @@ def _start_members(
 def _become_deployment(
     server: Server,
     replica_set: int,
-    record: Mapping[str, Any],
+    is_made: bool,
     settings: Mapping[str, Any] | None,
     deadline: float,
 ) -> Member:
@@ -179,7 +189,7 @@ def _become_deployment(
     if not replica_set:
         return first
     server.replica_set_name = sets.NAME
-    if not record:
+    if not is_made:
         ports = [member.port for member in server.members]
         sets.initiate(lambda command: first.run_command(command, timeout=30.0), ports, settings)
 
@@ -221,18 +231,31 @@ def has_record(directory: str) -> bool:
 
 
 def _read_record(directory: str, replica_set: int) -> dict[str, Any]:
+    path = os.path.join(directory, RECORD)
     try:
-        with open(os.path.join(directory, RECORD), encoding="utf-8") as file:
-            record: dict[str, Any] = json.load(file)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
     except FileNotFoundError:
         return {}
-    if record["replica_set"] != replica_set:
-        made = [record["replica_set"], replica_set]
+    try:
+        record: dict[str, Any] = json.loads(text)
+        count = record["replica_set"]
+        [int(port) for port in record["ports"]]
+    except (ValueError, TypeError, KeyError):
+        raise ServerError(
+            f"expected members and ports of the data in {path}, got {text[:80]!r}; restore this file, or choose "
+            "another dbpath"
+        ) from None
+    if count != replica_set:
+        made = [count, replica_set]
         was, wanted = (f"a replica set of {count}" if count else "a standalone" for count in made)
         raise ServerError(f"{directory} holds the data of {was}; expected {wanted}: choose another dbpath")
     return record
 
 
-def _write_record(directory: str, replica_set: int, ports: list[int]) -> None:
-    with open(os.path.join(directory, RECORD), "w", encoding="utf-8") as file:
-        json.dump({"replica_set": replica_set, "ports": ports}, file)
+def _write_record(directory: str, replica_set: int, ports: list[int], *, is_made: bool) -> None:
+    """Replace the record in one step, so that none is ever cut short."""
+    path = os.path.join(directory, RECORD)
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        json.dump({"replica_set": replica_set, "ports": ports, "is_made": is_made}, file)
+    os.replace(f"{path}.new", path)

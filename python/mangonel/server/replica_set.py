@@ -35,7 +35,8 @@ def initiate(run: Run, ports: Sequence[int], settings: Mapping[str, Any] | None)
     try:
         run({"replSetInitiate": config})
     except CommandError as error:
-        if error.code != ALREADY_INITIALIZED:
+        # A start that was broken off had initiated it, and may have made its user.
+        if error.code not in (ALREADY_INITIALIZED, UNAUTHORIZED):
             raise
 
 
