@@ -25,8 +25,11 @@ SECRET = "s3cr3t-w0rd"
 
 def part_of(uri: str, connect: Any = None, **options: Any) -> Any:
     """The only part of a query, for which nothing is sent."""
+    from mangonel._shared.partitions.part import whole
+
     with MongoClient[Any](uri, connect=False, **options) as client:
-        return client.shop.orders.partitions(1, connect=connect)[0]
+        orders = client.shop.orders
+        return whole(orders.find(), orders._partition_class, connect)
 
 
 SECRETS: dict[str, tuple[str, dict[str, Any]]] = {
