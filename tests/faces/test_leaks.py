@@ -110,7 +110,7 @@ def test_a_cursor_read_to_its_end_needs_no_killing(face: Face, scripted_server: 
 def test_memory_stays_flat_over_many_operations(
     face: Face, standalone: Any, pytestconfig: pytest.Config
 ) -> None:
-    count = 1000 if pytestconfig.getoption("sample") else 2000
+    count = 500 if pytestconfig.getoption("sample") else 2000
     client = face.client(standalone.uri, socketTimeoutMS=20_000)
     orders = client.faces_memory.orders
     face.run(orders.drop)
@@ -130,7 +130,7 @@ def test_memory_stays_flat_over_many_operations(
 
     work = work_async if face.is_async else work_blocking
     sockets = open_sockets()
-    face.run(lambda: work(1000))
+    face.run(lambda: work(count))
     gc.collect()
     grown, more = [], []
     for _ in range(3):
@@ -140,8 +140,8 @@ def test_memory_stays_flat_over_many_operations(
         grown.append(resident_kib() - before)
         more.append(len(gc.get_objects()) - objects)
     print(f"{face.name}: {grown} KiB and {more} objects more after {count} operations each")
-    # A leak of one small object per operation would be 100 KiB and `count` objects each time; what earlier tests left
-    # behind comes and goes once.
+    # A leak of one small object per operation would be `count` objects each time, of 100 B each; what earlier
+    # tests left behind comes and goes once.
     assert min(more) < count // 4
     assert min(grown) < 600
     assert open_sockets() <= sockets + 1

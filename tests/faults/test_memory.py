@@ -52,6 +52,7 @@ ENCODING = {
 }
 
 
+@pytest.mark.enough(3)
 @pytest.mark.parametrize("name", ENCODING)
 def test_a_document_that_there_is_no_memory_for_is_a_memory_error(name: str) -> None:
     program = HEAD + f"{ENCODING[name]}\nlimited(100, lambda: bson.encode(value))\nassert bson.encode({{}})"
@@ -66,6 +67,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.enough(2)
 @pytest.mark.parametrize("name", TEXTS)
 def test_json_that_there_is_no_memory_for_is_a_memory_error(name: str) -> None:
     program = HEAD + f"from mangonel.bson import json_util\n{TEXTS[name]}\n"
@@ -82,6 +84,7 @@ COLUMNS = {
 }
 
 
+@pytest.mark.enough(2)
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_table_that_there_is_no_memory_for_is_a_memory_error(name: str) -> None:
     document, on_invalid = COLUMNS[name]

@@ -578,6 +578,8 @@ def on_asyncio(uri: str, play: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any
     return asyncio.run(run())
 
 
+# Two seconds each; the other face plays every ending.
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_asyncio_exports_and_imports(database: Any, standalone: Server, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"rows{ending}"

@@ -53,6 +53,7 @@ def program(request: Any, server: Any, collection: Any) -> Iterator[_program.Pro
         started.close()
 
 
+@pytest.mark.enough(3)
 def test_every_program_reads_and_stores_what_pymongo_does(program: Any, collection: Any) -> None:
     def same(verb: str, expected: Any) -> None:
         assert digest(program.documents(verb)) == digest(expected)
@@ -132,6 +133,7 @@ def test_a_whole_process_inserts_one_document_of_the_data_set(server: Any, colle
     assert digest_documents(database["scratch"].find()) == digest_documents([documents.member(0)])
 
 
+@pytest.mark.enough(2)
 @pytest.mark.parametrize("row", PAGES, ids=[row.row for row in PAGES])
 def test_a_page_is_the_first_documents_as_json_with_its_length(
     row: Any, server: Any, collection: Any

@@ -47,6 +47,7 @@ def test_every_stack_is_a_contender_and_every_contender_a_stack():
     assert offering == set(ORIGINALS)
 
 
+@pytest.mark.enough(4)
 @pytest.mark.parametrize("name", SITES)
 def test_every_site_gives_the_pages_that_were_stored_first_and_last(play, name):
     play(name, "new-connections").verify()

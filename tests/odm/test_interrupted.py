@@ -1,13 +1,13 @@
 """Ctrl-C at every step of a save: the document can be saved again, and nothing is lost or stored twice.
 
-Each place of the modules that store where a signal's handler may run is tried once.
+Each place of the modules that store where a signal's handler may run is tried once; in a sample, each fourth.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,11 +61,20 @@ def save_again(document: Any) -> None:
         document.save()
 
 
+@pytest.fixture
+def numbers(pytestconfig: pytest.Config) -> Iterator[int]:
+    """The numbers of the places, as far as they are asked for."""
+    return itertools.count(1, 4 if pytestconfig.getoption("sample") else 1)
+
+
+@pytest.mark.plays_a_sample
 @pytest.mark.parametrize("model", [InterruptedList, InterruptedVersion])
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_interrupted_is_saved_again(way: str, model: Any, db: Connection):
+def test_what_was_interrupted_is_saved_again(
+    way: str, model: Any, numbers: Iterator[int], db: Connection
+) -> None:
     target = InterruptedTarget().save()
-    for at in itertools.count(1):
+    for at in numbers:
         document = model(tags=["a"]).save()
         document.target = target
         if way != "update":
@@ -82,9 +91,10 @@ def test_what_was_interrupted_is_saved_again(way: str, model: Any, db: Connectio
     assert at > 5
 
 
+@pytest.mark.plays_a_sample
 @pytest.mark.parametrize("is_many", [False, True])
-def test_what_was_interrupted_is_inserted_once(is_many: bool, db: Connection):
-    for at in itertools.count(1):
+def test_what_was_interrupted_is_inserted_once(is_many: bool, numbers: Iterator[int], db: Connection) -> None:
+    for at in numbers:
         document = InterruptedList(tags=["x"])
         act = partial(InterruptedList.insert_many, [document]) if is_many else document.save
         was = interrupt(act, at, FOLDERS)
@@ -98,12 +108,13 @@ def test_what_was_interrupted_is_inserted_once(is_many: bool, db: Connection):
     assert at > 5
 
 
+@pytest.mark.plays_a_sample
 @pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "reference"])
 def test_a_plain_document_whose_insert_was_interrupted_is_inserted_once(
-    is_fused: bool, db: Connection, monkeypatch: pytest.MonkeyPatch
+    is_fused: bool, numbers: Iterator[int], db: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(db.client._port, "_is_fused", is_fused)
-    for at in itertools.count(1):
+    for at in numbers:
         # It opens the connection that the last interrupt closed.
         InterruptedTarget().save()
         document = InterruptedTarget(name="x")

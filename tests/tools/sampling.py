@@ -1,12 +1,13 @@
 """`--sample`: of tests with many faces, loops and paths, selects as many as cover each value and each pair once.
 
 What must be met is written down as features of a test; tests are taken, those with the most new features first, until
-every feature was met, or `ENOUGH` cases of a test were taken. Which ones depends on their names alone, so each worker
+every feature was met, or enough cases of a test were taken. Which ones depends on their names alone, so each worker
 and each run takes the same.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
@@ -32,8 +33,9 @@ KINDS = {
 SHARING = ("streams",)
 
 # Cases of one test. A table that has more was made by a program, and what one of its rows finds, others find too.
-# The cases of `each_once` are all taken: most of those are others' tables, such as the official cases.
-ENOUGH = 12
+# The cases of `each_once` are all taken: most of those are others' tables, such as the official cases. Where a case
+# takes long, as a process or a server of its own does, the mark `enough` says how many are taken.
+ENOUGH = 8
 
 # Marks of tests that play a sample themselves.
 AGAIN = ("hypothesis", "plays_a_sample")
@@ -113,6 +115,7 @@ def sample(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
     tables: Tables = {}
     once = {item: next(item.iter_markers("each_once"), None) for item in items}
+    limits = {item: _limit(item, once[item]) for item in items}
     about = {item: set(features(item, once[item], tables)) for item in items}
     names = {item: item.nodeid for item in items}
     functions = {item: name.partition("[")[0] for item, name in names.items()}
@@ -125,7 +128,7 @@ def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
         left = []
         for item in waiting:
             new = about[item] - met
-            if counts[functions[item]] >= ENOUGH and once[item] is None:
+            if counts[functions[item]] >= limits[item]:
                 # A way of waiting that the file lacks is played all the same.
                 new = {feature for feature in new if feature[0] == FILE}
             if len(new) >= enough:
@@ -136,6 +139,14 @@ def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
                 left.append(item)
         waiting = left
     return taken
+
+
+def _limit(item: pytest.Item, once: pytest.Mark | None) -> float:
+    """Return how many cases of this test are taken."""
+    mark = next(item.iter_markers("enough"), None)
+    if mark is not None:
+        return int(mark.args[0])
+    return ENOUGH if once is None else math.inf
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:

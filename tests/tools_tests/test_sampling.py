@@ -85,6 +85,13 @@ def test_of_a_long_table_enough_rows_are_taken_and_each_way_of_waiting_in_the_fi
     assert {params["face"] for params in found} == set(FACES)
 
 
+def test_of_a_test_whose_cases_take_long_as_many_are_taken_as_it_says() -> None:
+    mark = pytest.mark.enough(3).mark
+    assert len(taken([Item("test_a", [mark], case=case) for case in range(2 * ENOUGH)])) == 3
+    once = pytest.mark.each_once("case").mark
+    assert len(taken([Item("test_a", [mark, once], case=case) for case in range(2 * ENOUGH)])) == 3
+
+
 def test_a_way_of_waiting_that_only_a_long_table_has_is_taken_though_enough_rows_were() -> None:
     # Its rows meet less than the others, so they come last.
     long = [Item("test_a", case=case, size=1, face="fused") for case in range(10 * ENOUGH)]

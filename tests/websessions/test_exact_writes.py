@@ -42,6 +42,7 @@ class Repeating:
         return getattr(self.store, name)
 
 
+@pytest.mark.enough(4)
 @stores
 async def test_writers_of_two_processes_lose_nothing_and_count_nothing_twice(
     name: str, store_url: Callable[[str], str]

@@ -14,6 +14,7 @@ from matrix import MOVERS, TIMES, WRITERS, play
 count: Counter[str] = Counter()
 
 
+@pytest.mark.enough(6)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("name", ["memory", "mongodb"])
 def test_parallel_requests_give_what_a_serial_order_gives(

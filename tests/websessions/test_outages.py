@@ -332,6 +332,7 @@ class Bystander(tornado.web.RequestHandler):
         self.write("ok")
 
 
+@pytest.mark.enough(3)
 @pytest.mark.parametrize(
     "name", ["mongodb", "redis", "memcached", "mysql", "postgresql", "directory", "sqlite"]
 )
