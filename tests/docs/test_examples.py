@@ -11,14 +11,18 @@ import pytest
 from docs.examples import LIST, examples, not_run
 
 PROGRAM = Path(__file__).with_name("examples.py")
+# A sample plays one in so many.
+SHARE = 3
 
 
 # On a busy machine the servers alone take minutes to start.
 @pytest.mark.timeout(600)
-def test_examples_give_what_they_show(server, databases):
+@pytest.mark.plays_a_sample
+def test_examples_give_what_they_show(server, databases, pytestconfig):
+    share = SHARE if pytestconfig.getoption("sample") else 1
     # A process of its own: examples register listeners and connect models.
     done = subprocess.run(
-        [sys.executable, PROGRAM, server.members[0].address],
+        [sys.executable, PROGRAM, server.members[0].address, str(share)],
         capture_output=True,
         text=True,
         timeout=400,
