@@ -277,6 +277,7 @@ def test_a_file_is_stored_with_progress_and_comes_back_whole(person: Any, tmp_pa
     page.get_by_role("link", name="photo.jpg").wait_for(state="detached")
 
 
+@pytest.mark.no_sample
 def test_logging_out_everywhere_sends_another_browser_to_the_login(person: Any) -> None:
     here, elsewhere = person(), person()
     page = here.log_in("linus")
@@ -290,6 +291,7 @@ def test_logging_out_everywhere_sends_another_browser_to_the_login(person: Any) 
     assert "/login" in other.url
 
 
+@pytest.mark.no_sample
 def test_posts_are_found_by_words_and_on_the_map(person: Any) -> None:
     page = person().log_in()
     page.goto("/posts")

@@ -285,6 +285,7 @@ def test_fifty_thousand_documents_arrive(face: Face, collection: Any) -> None:
     assert last == {"_id": 49_999, "name": "user 49999"}
 
 
+@pytest.mark.enough(1)
 def test_more_documents_than_one_command_takes_arrive_from_a_generator(face: Face, collection: Any) -> None:
     count = 100_003
 

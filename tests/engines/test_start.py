@@ -49,6 +49,7 @@ def taken_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         assert not ports
 
 
+@pytest.mark.enough(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_engine_whose_port_was_taken_meanwhile_starts_on_another(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +95,7 @@ def test_mariadb_leaves_the_temporary_tables_of_others(
         assert [path.exists() for path in others] == [True, True]
 
 
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("name", ["redis", "mysql", "postgresql"])
 def test_engines_that_start_at_the_same_time_do_not_disturb_each_other(name: str) -> None:
     needed(PROGRAMS[name])

@@ -55,6 +55,7 @@ def test_export_that_was_cut_at_any_byte_goes_on(
     assert path.read_bytes() == text
 
 
+@pytest.mark.enough(2)
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".jsonl.zst"])
 @pytest.mark.parametrize("has_id", [True, False])
 def test_import_whose_process_is_killed_goes_on(

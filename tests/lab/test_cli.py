@@ -24,6 +24,7 @@ def lab(words: str, *more: object) -> int:
     return main(["lab", *words.split(), *map(str, more)])
 
 
+@pytest.mark.no_sample
 def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, capsys):
     out = tmp_path / "r.json"
     words = f"run {server.uri} find-30 --part blocking --quick --rounds 1 --plain --contender pymongo"

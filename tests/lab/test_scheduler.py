@@ -70,7 +70,9 @@ def plugin():
         yield
 
 
-@pytest.fixture(scope="module", params=["by rounds", "interleaved"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("by rounds", marks=pytest.mark.no_sample), "interleaved"]
+)
 def played(request, server):
     """A run of sound contenders, the last of them slowed down, beside all that misbehave, by each policy."""
     is_brief = request.param == "interleaved"

@@ -74,6 +74,7 @@ def play(target):
     return make
 
 
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("names", [DRIVERS[:2], DRIVERS[::2]], ids=DRIVERS[1:])
 def test_all_tasks_give_every_driver_the_same_answers(bench, names):
     # The parallel tasks check the files themselves, so the other plays them alone.
