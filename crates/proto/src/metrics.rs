@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error::Failure;
 use crate::events::{CheckOutFailure, CloseReason};
 use crate::ids::LinkId;
+use crate::time::nanos;
 
 /// The upper bounds of the buckets of every histogram, in nanoseconds; a last bucket has what is above. OpenTelemetry's
 /// are among them.
@@ -51,11 +52,13 @@ pub struct Histogram {
 
 impl Histogram {
     /// Counts one duration.
-    #[inline]
     pub fn add(&mut self, duration: Duration) {
-        // 584 years fit.
-        let nanos =
-            duration.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(duration.subsec_nanos()));
+        self.add_nanos(nanos(duration));
+    }
+
+    /// Counts one duration in nanoseconds.
+    #[inline]
+    fn add_nanos(&mut self, nanos: u64) {
         // Most are in the first buckets.
         let bucket = BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(BUCKETS - 1);
         self.counts[bucket] += 1;
@@ -150,8 +153,8 @@ pub struct Metrics {
     operations: Vec<Series>,
     /// Where each is in `operations`.
     places: HashMap<OperationKey, u32>,
-    /// Places to look at first, by [`slot_of`]: a program does the same few things again and again.
-    first: [u32; SLOTS],
+    /// Where to look first, by [`Beginning::slot`]: a program does the same few things again and again.
+    first: [First; SLOTS],
     /// Places to look at next, by [`Key::slot`].
     recent: [u32; SLOTS],
     /// From asking for a server to having chosen one.
@@ -169,21 +172,24 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts an operation that went well, if it is of the kind that was last counted in its place. Returns whether it was.
+    /// Counts an operation that went well, if it begins as the one that was last counted in its slot. Returns whether it does.
     ///
     /// `elements`: those of its command.
     #[inline]
-    pub(crate) fn add_again(&mut self, elements: &[u8], database: &str, duration: Duration) -> bool {
-        let Some(slot) = slot_of(elements) else { return false };
-        match self.operations.get_mut(self.first[slot] as usize) {
+    pub(crate) fn add_again(&mut self, elements: &[u8], database: &str, nanos: u64) -> bool {
+        let Some(beginning) = Beginning::of(elements) else { return false };
+        let first = &self.first[beginning.slot()];
+        if first.beginning != beginning {
+            return false;
+        }
+        match self.operations.get_mut(first.place as usize) {
             // A target says by itself where it ends, so what begins with it has it.
             Some(series)
-                if elements.starts_with(&series.target)
-                    && !series.target.is_empty()
-                    && *series.key.database == *database
+                if is_at(elements, &series.target, Beginning::SIZE)
+                    && is_same(series.key.database.as_bytes(), database.as_bytes())
                     && series.key.error.is_none() =>
             {
-                series.durations.add(duration);
+                series.durations.add_nanos(nanos);
                 true
             }
             _ => false,
@@ -204,8 +210,9 @@ impl Metrics {
                 place
             }
         };
-        if let Some(slot) = slot_of(elements) {
-            self.first[slot] = place as u32;
+        // The cursors that it kills are counted besides, so the long way is its only one.
+        if let Some(beginning) = Beginning::of(elements).filter(|_| !elements.starts_with(KILL_CURSORS)) {
+            self.first[beginning.slot()] = First { beginning, place: place as u32 };
         }
         if let Some(series) = self.operations.get_mut(place) {
             series.durations.add(duration);
@@ -281,16 +288,61 @@ impl Key<'_> {
     }
 }
 
-/// Returns the slot of a command by its first bytes: its name, and as many of the collection's as follow. None if the first
-/// field is no text: what follows a `getMore` differs from cursor to cursor.
+/// The first bytes of a command whose first field is a text: its name, and as many of the collection's as follow.
+/// All zero: that of none, since the length of a text is no zero.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Beginning {
+    name: u64,
+    rest: u64,
+}
+
+/// Where the operations of one beginning were counted last.
+#[derive(Clone, Copy, Debug, Default)]
+struct First {
+    beginning: Beginning,
+    place: u32,
+}
+
+impl Beginning {
+    /// The bytes of a command that it stands for, the kind of the first field included.
+    const SIZE: usize = 17;
+
+    /// Returns that of a command; None if the first field is no text: what follows a `getMore` differs from cursor to cursor.
+    #[inline]
+    fn of(elements: &[u8]) -> Option<Beginning> {
+        let [TEXT, first @ ..] = elements.first_chunk::<{ Beginning::SIZE }>()? else { return None };
+        let name = u64::from_le_bytes(*first.first_chunk()?);
+        let rest = u64::from_le_bytes(*first.last_chunk()?);
+        Some(Beginning { name, rest })
+    }
+
+    #[inline]
+    fn slot(self) -> usize {
+        // A multiplication mixes all bits into the highest.
+        let mixed = (self.name ^ self.rest.rotate_left(17)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed >> 59) as usize
+    }
+}
+
+/// Whether `elements` begin with `target` too, when their first bytes are equal up to `known`.
 #[inline]
-fn slot_of(elements: &[u8]) -> Option<usize> {
-    let [TEXT, first @ ..] = elements.first_chunk::<16>()? else { return None };
-    let name = u64::from_le_bytes(*first.first_chunk()?);
-    let rest = u64::from_le_bytes(*first.last_chunk()?);
-    // A multiplication mixes all bits into the highest.
-    let mixed = (name ^ rest.rotate_left(17)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    Some((mixed >> 59) as usize)
+fn is_at(elements: &[u8], target: &[u8], known: usize) -> bool {
+    match target.get(known..) {
+        None | Some([]) => true,
+        Some(rest) => elements.get(known..).is_some_and(|found| found.starts_with(rest)),
+    }
+}
+
+/// Compares the names of databases. Most are short, so a call would cost more than the comparison.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    match (one.first_chunk::<4>(), one.last_chunk::<4>(), other.first_chunk::<4>(), other.last_chunk::<4>()) {
+        (Some(a), Some(b), Some(c), Some(d)) if one.len() <= 8 => a == c && b == d,
+        _ => one == other,
+    }
 }
 
 /// Leaves out what differs from cursor to cursor: of a `getMore`, all before the collection's field.
@@ -348,6 +400,9 @@ pub(crate) fn target_of(elements: &[u8]) -> &[u8] {
     };
     elements.get(..target.unwrap_or(end)).unwrap_or(elements)
 }
+
+/// A `killCursors` begins so.
+pub(crate) const KILL_CURSORS: &[u8] = b"\x02killCursors\0";
 
 /// A `getMore` begins so; the cursor's id follows.
 const GET_MORE: &[u8] = b"\x12getMore\0";
@@ -439,7 +494,7 @@ mod tests {
             let database = ["shop", "shoq", "else"][(at >> 20) % 3];
             let error = (at >> 25).is_multiple_of(4).then_some("AutoReconnect");
             let key = Key { target: target_of(elements), database, error, code: None };
-            if error.is_some() || !metrics.add_again(elements, database, Duration::ZERO) {
+            if error.is_some() || !metrics.add_again(elements, database, 0) {
                 metrics.add_operation(elements, key, Duration::ZERO);
             }
             *expected.entry(OperationKey::of(key)).or_insert(0_u64) += 1;
@@ -451,6 +506,18 @@ mod tests {
             .collect();
         assert_eq!(found.len(), metrics.operations.len());
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_kill_of_cursors_is_never_counted_as_one_more_of_its_kind() {
+        let kill = text("killCursors", "orders", b"\x04cursors\0\x05\0\0\0\0");
+        let key = Key { target: target_of(&kill), database: "shop", error: None, code: None };
+        let mut metrics = Metrics::default();
+        for _ in 0..2 {
+            assert!(!metrics.add_again(&kill, "shop", 0));
+            metrics.add_operation(&kill, key, Duration::ZERO);
+        }
+        assert_eq!(metrics.operations()[0].durations.counts[0], 2);
     }
 
     #[test]

@@ -12,6 +12,18 @@ impl Instant {
     pub fn saturating_since(self, earlier: Instant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// Returns the nanoseconds since `earlier`, or zero when `earlier` is in the future. 584 years fit.
+    #[inline]
+    pub fn nanos_since(self, earlier: Instant) -> u64 {
+        nanos(self.0).saturating_sub(nanos(earlier.0))
+    }
+}
+
+/// Returns a duration in nanoseconds. 584 years fit.
+#[inline]
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    duration.as_secs().wrapping_mul(1_000_000_000).wrapping_add(u64::from(duration.subsec_nanos()))
 }
 
 impl Add<Duration> for Instant {

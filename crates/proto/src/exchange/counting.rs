@@ -10,7 +10,7 @@ use crate::client::Client;
 use crate::error::Failure;
 use crate::events::CheckOutFailure;
 use crate::ids::LinkId;
-use crate::metrics::{Key, PoolCounts, target_of};
+use crate::metrics::{KILL_CURSORS, Key, PoolCounts, target_of};
 use crate::operation::Kind;
 use crate::time::Instant;
 
@@ -24,15 +24,13 @@ pub(super) struct Counted {
     opened: Option<Instant>,
     /// When it began to wait for a server.
     selecting: Option<Instant>,
+    /// Whether the operation was counted, or is not to be.
     is_over: bool,
 }
 
-/// The first bytes of a `killCursors` command.
-const KILL_CURSORS: &[u8] = b"\x02killCursors\0";
-
 impl Counted {
-    pub(super) fn new(now: Instant) -> Self {
-        Counted { started: now, asked: None, opened: None, selecting: None, is_over: false }
+    pub(super) fn new(now: Instant, is_silent: bool) -> Self {
+        Counted { started: now, asked: None, opened: None, selecting: None, is_over: is_silent }
     }
 }
 
@@ -41,27 +39,31 @@ impl Exchange {
     #[inline]
     pub fn count_end(&mut self, client: &mut Client, now: Instant) {
         if client.metrics.is_some() && self.is_done() && !self.counted.is_over {
+            self.counted.is_over = true;
+            self.count_operation(client, now);
+        }
+    }
+
+    /// Counts at once one that went well and begins as one that was counted before: most of them.
+    #[inline(never)]
+    fn count_operation(&self, client: &mut Client, now: Instant) {
+        let elements = self.operation.command.body_elements();
+        let is_counted = self.failed.is_none()
+            && !self.facts.has_write_errors
+            && client.metrics.as_mut().is_some_and(|metrics| {
+                let nanos = now.nanos_since(self.counted.started);
+                metrics.add_again(elements, &self.operation.database, nanos)
+            });
+        if !is_counted {
             self.add_operation(client, now);
         }
     }
 
-    fn add_operation(&mut self, client: &mut Client, now: Instant) {
-        self.counted.is_over = true;
-        if self.operation.is_silent {
-            return;
-        }
+    #[cold]
+    fn add_operation(&self, client: &mut Client, now: Instant) {
         let elements = self.operation.command.body_elements();
-        // Compares the first letter first, which few commands share.
-        if elements.get(1) == Some(&b'k') && elements.starts_with(KILL_CURSORS) {
+        if elements.starts_with(KILL_CURSORS) {
             self.forget_killed_cursors(client);
-        }
-        let duration = now.saturating_since(self.counted.started);
-        if self.failed.is_none()
-            && !self.facts.has_write_errors
-            && let Some(metrics) = &mut client.metrics
-            && metrics.add_again(elements, &self.operation.database, duration)
-        {
-            return;
         }
         let (error, code) = match &self.failed {
             None if !self.facts.has_write_errors => (None, None),
@@ -71,7 +73,7 @@ impl Exchange {
         };
         if let Some(metrics) = &mut client.metrics {
             let key = Key { target: target_of(elements), database: &self.operation.database, error, code };
-            metrics.add_operation(elements, key, duration);
+            metrics.add_operation(elements, key, now.saturating_since(self.counted.started));
         }
     }
 

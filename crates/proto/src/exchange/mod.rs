@@ -232,6 +232,7 @@ impl Exchange {
             operation.command.drop_own_limits();
         }
         let heard = announcing::Heard::new(operation.group);
+        let counted = counting::Counted::new(now, operation.is_silent);
         Exchange {
             id: client.next_exchange(),
             shard,
@@ -246,7 +247,7 @@ impl Exchange {
             session: None,
             explicit: None,
             begun: now,
-            counted: counting::Counted::new(now),
+            counted,
             until,
             failed: None,
             facts: Facts::default(),

@@ -56,8 +56,6 @@ pub struct Link {
     is_doomed: bool,
     /// Whether `fd` is as `socket::prepare` makes it, for good.
     pub(crate) is_prepared: bool,
-    /// The size of the message taken last, on the wire.
-    pub(crate) received_size: usize,
     /// When the last reply was read.
     pub(crate) idle_since: Instant,
     /// Its client's clock.
@@ -92,7 +90,6 @@ impl Link {
             has_spoken: false,
             is_busy: false,
             is_doomed: false,
-            received_size: 0,
             idle_since: clock.now(),
             clock,
             waiter: None,
@@ -102,20 +99,20 @@ impl Link {
         }
     }
 
-    /// Hands out the message that has arrived, decompressed.
+    /// Hands out the message that has arrived, decompressed, and its size on the wire.
     ///
     /// # Errors
     /// When it is no message, or does not decompress to one within the limits. Nothing more may be read then.
-    pub(crate) fn take_message(link: &Bound<'_, Self>) -> Result<Vec<u8>, ProtocolError> {
+    pub(crate) fn take_message(link: &Bound<'_, Self>) -> Result<(Vec<u8>, usize), ProtocolError> {
         let py = link.py();
-        let (message, packer) = {
+        let (message, size, packer) = {
             let mut link = link.try_borrow_mut().map_err(|error| ProtocolError::new(error.to_string()))?;
             let message = link.deframer.take()?;
-            link.received_size = message.len();
+            let size = message.len();
             if message.get(12..16) != Some(&compress::OP_COMPRESSED.to_le_bytes()) {
-                return Ok(message);
+                return Ok((message, size));
             }
-            (message, link.packer.take())
+            (message, size, link.packer.take())
         };
         // Not borrowed while other threads may run, one of which may want to close it.
         let mut packer = packer.unwrap_or_default();
@@ -125,7 +122,7 @@ impl Link {
         let unpacked =
             if claimed > 0 || message.len() > WORTH_DETACHING { py.detach(unpack) } else { unpack() };
         Self::keep(link, packer);
-        unpacked
+        unpacked.map(|message| (message, size))
     }
 
     /// Compresses a whole message; `None` when it must stay as it is.

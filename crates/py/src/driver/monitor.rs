@@ -103,7 +103,7 @@ impl Monitor {
             link.check_not_lent()?;
             link.note_reply(py)
         };
-        let message = Link::take_message(link).map_err(|error| failure::broken_message(py, &error))?;
+        let (message, _) = Link::take_message(link).map_err(|error| failure::broken_message(py, &error))?;
         if let Some(owner) = told {
             Tls::remember(&owner, py);
         }

@@ -20,14 +20,20 @@ impl Exchange {
             link.idle_since = link.clock.now();
             (link.note_reply(py), link.direct_receive.is_some())
         };
-        let message = Link::take_message(link);
-        let sizes = self.transferred(link);
-        // The next reply on this connection belongs to another exchange, unless it follows without a request.
-        if receives_directly && !message.as_ref().is_ok_and(|message| has_more_to_come(message)) {
-            link.try_borrow_mut()?.direct_receive = None;
+        let taken = Link::take_message(link);
+        let mut past_deframer = 0;
+        if receives_directly {
+            let mut link = link.try_borrow_mut()?;
+            if let Some(direct) = &mut link.direct_receive {
+                past_deframer = std::mem::take(&mut direct.received_size);
+            }
+            // The next reply on this connection belongs to another exchange, unless it follows without a request.
+            if !taken.as_ref().is_ok_and(|(message, _)| has_more_to_come(message)) {
+                link.direct_receive = None;
+            }
         }
-        let message = match message {
-            Ok(message) => message,
+        let (message, size) = match taken {
+            Ok(taken) => taken,
             Err(error) if error.is_out_of_memory() => return Err(failure::broken_message(py, &error)),
             Err(error) => {
                 self.handle_protocol_error(py, &error.to_string());
@@ -37,10 +43,9 @@ impl Exchange {
         if let Some(owner) = told {
             Tls::remember(&owner, py);
         }
+        let sent = self.sent_size();
         self.advance(py, |inner, state, now| {
-            if let Some((sent, received)) = sizes {
-                state.client.count_bytes(sent, received);
-            }
+            state.client.count_bytes(sent, size + past_deframer);
             inner.handle_reply(&mut state.client, &message, now);
         });
         if self.inner.step() == Step::Done {
@@ -50,16 +55,11 @@ impl Exchange {
         Ok(())
     }
 
-    /// Returns the sizes of the message sent and of the one just received, on the wire, where they are counted.
+    /// Returns the size of the message that was sent, on the wire, if operations are counted.
     #[inline]
-    fn transferred(&self, link: &Bound<'_, Link>) -> Option<(usize, usize)> {
-        if !self.core.get().is_counting() {
-            return None;
-        }
-        let link = link.try_borrow().ok()?;
-        let aside = link.direct_receive.as_ref().map_or(0, |direct| direct.received_size);
-        let sent = if self.inner.is_under_way() { 0 } else { self.outbound().len() };
-        Some((sent, link.received_size + aside))
+    fn sent_size(&self) -> usize {
+        let is_counted = self.core.get().is_counting() && !self.inner.is_under_way();
+        if is_counted { self.outbound().len() } else { 0 }
     }
 
     /// Tells listeners that the command is about to be sent, when there are any.
@@ -70,8 +70,7 @@ impl Exchange {
     }
 
     pub(crate) fn sent(&mut self, py: Python<'_>) {
-        let size =
-            if self.core.get().is_counting() && !self.expects_reply() { self.outbound().len() } else { 0 };
+        let size = if self.expects_reply() { 0 } else { self.sent_size() };
         self.advance(py, |inner, state, now| {
             state.client.count_bytes(size, 0);
             inner.handle_sent(&mut state.client, now);
