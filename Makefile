@@ -47,13 +47,11 @@ $(VENV)/.built: $(VENV)/.requirements $(SOURCES)
 	VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --locked --skip-install --quiet
 	$(call installed,release)
 
-# Half the work of the release build, whose figures are those to quote.
-UNLINKED := CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
-QUICK := CARGO_TARGET_DIR=target/quick $(UNLINKED)
-
+# Half the work of the release build, whose figures are those to quote. In the folder of the tests, which take others' crates
+# as compiled here.
 $(VENV)/.quick: $(BIN)/maturin $(SOURCES)
 	@echo "Building the driver, quick profile: about a minute and a half on two cores"
-	VIRTUAL_ENV="$(abspath $(VENV))" $(QUICK) $(BIN)/maturin develop --release --locked --skip-install
+	VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --profile dev --locked --skip-install
 	$(call installed,quick)
 
 $(VENV)/.peers: $(BIN)/maturin requirements/run.txt
@@ -155,7 +153,8 @@ rest-codecs: build
 	$(BIN)/python tools/fuzz_codec.py --seconds 60
 	$(BIN)/python tools/fuzz_json.py --inputs 200000
 
-# Everyday work on the newest other interpreter that is found.
+# Everyday work on the newest other interpreter that is found, with a core that is built as quickly as the quick one.
+UNLINKED := CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
 OTHER = $(lastword $(filter-out $(realpath $(BIN)/python),$(realpath $(PYTHONS))))
 rest-interpreter: build
 	$(if $(OTHER),$(UNLINKED) $(BIN)/python tools/other_interpreter.py $(OTHER),@echo "rest-interpreter: not run, no other interpreter was found")
