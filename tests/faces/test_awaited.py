@@ -7,6 +7,7 @@ import collections.abc
 import gc
 import inspect
 import sys
+import types
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from mangonel import AsyncMongoClient
 from mangonel._core import KIND_READ, READ_FIRST, AwaitedOperation
 from mangonel._shared.operation import build_operation
 from mangonel.errors import AutoReconnect
+from mangonel.monitoring import CommandListener
 from tools.faces import EMPTY, TIMEOUT, found, new_loop, pool_sizes, wait_closed
 from tools.scripted_server import Close, Hang, ScriptedServer
 
@@ -249,6 +251,89 @@ def test_tasks_wait_for_one_connection_in_turn(loop_name: str, scripted_server: 
             tasks = [asyncio.create_task(find(client)) for _ in range(50)]
             assert await asyncio.gather(*tasks) == [None] * 50
             assert pool_sizes(client) == (1, 0, 0, 0)
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(asyncio.wait_for(steps(), TIMEOUT))
+
+
+class Deaf(CommandListener):
+    """Listens, and keeps nothing."""
+
+    def started(self, event: Any) -> None:
+        pass
+
+    def succeeded(self, event: Any) -> None:
+        pass
+
+    def failed(self, event: Any) -> None:
+        pass
+
+
+@types.coroutine
+def noting_waits(awaited: AwaitedOperation, waits: list[Any]) -> Any:
+    """Await an operation, and keep what its task was suspended for."""
+    while True:
+        try:
+            waits.append(awaited.send(None))
+        except StopIteration as stop:
+            return stop.value
+        yield waits[-1]
+
+
+@pytest.mark.parametrize(
+    ("options", "suspensions"),
+    [
+        ({}, 1),
+        ({"waitQueueTimeoutMS": 60_000}, 2),
+        ({"socketTimeoutMS": 60_000}, 2),
+        ({"timeoutMS": 60_000}, 2),
+        ({"event_listeners": [Deaf()]}, 2),
+    ],
+    ids=["plain", "queue", "socket", "operation", "listener"],
+)
+def test_a_task_that_waited_for_a_connection_is_resumed_for_its_reply_alone(
+    loop_name: str, scripted_server: ScriptedServer, options: dict[str, Any], suspensions: int
+) -> None:
+    scripted_server.on("find", EMPTY)
+
+    async def steps() -> None:
+        async with AsyncMongoClient(scripted_server.uri, maxPoolSize=1, **options) as client:
+            await find(client)
+            waits: list[list[Any]] = [[] for _ in range(4)]
+            tasks = [asyncio.create_task(noting_waits(find(client), each)) for each in waits]
+            assert await asyncio.gather(*tasks) == [None] * 4
+            # The loop itself writes to a stream, so only the task can send there.
+            expected = 2 if loop_name == "streams" else suspensions
+            assert [len(each) for each in waits] == [1, *[expected] * 3]
+            assert pool_sizes(client) == (1, 0, 0, 0)
+
+    with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
+        runner.run(asyncio.wait_for(steps(), TIMEOUT))
+
+
+def test_what_was_sent_for_a_waiting_task_is_lost_repeated_and_cancelled_as_its_own(
+    loop_name: str, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+
+    async def steps() -> None:
+        async with AsyncMongoClient(scripted_server.uri, maxPoolSize=1) as client:
+            for trouble in (Close(), Hang()):
+                await find(client)
+                before = len(scripted_server.received("find"))
+                scripted_server.once("find", EMPTY)
+                scripted_server.once("find", trouble)
+                first, second, third = (asyncio.create_task(find(client)) for _ in range(3))
+                await first
+                if isinstance(trouble, Hang):
+                    await asyncio.to_thread(scripted_server.wait_for, "find", before + 2)
+                    second.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await second
+                else:
+                    assert await second is None
+                assert await third is None
+                assert pool_sizes(client) == (1, 0, 0, 0)
 
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
         runner.run(asyncio.wait_for(steps(), TIMEOUT))

@@ -134,8 +134,50 @@ impl AwaitedOperation {
         let turn = this.turn(py, passed);
         if turn.is_err() {
             this.give_up(py)?;
+        } else if let Stage::Queued(waiter) = &this.stage {
+            waiter.bind(py).try_borrow_mut()?.asker = Some(slf.clone().unbind());
         }
         turn
+    }
+
+    /// Takes the connection that `waiter` was granted, and sends. Returns whether `waiter` now waits for the reply; else the
+    /// task has to be resumed, as the one that goes on after a wait.
+    ///
+    /// # Errors
+    /// The task has to be resumed with it.
+    pub fn send_ahead(slf: &Bound<'_, Self>, waiter: &Bound<'_, Waiter>) -> PyResult<bool> {
+        let py = slf.py();
+        let Ok(mut this) = slf.try_borrow_mut() else { return Ok(false) };
+        // A wait that was cancelled is over.
+        if waiter.try_borrow()?.done() || !matches!(&this.stage, Stage::Queued(queued) if queued.is(waiter)) {
+            return Ok(false);
+        }
+        let exchange = this.running.as_ref().map(|running| running.exchange.clone_ref(py));
+        let exchange = exchange.ok_or_else(|| lacks_exchange(py))?;
+        let mut held = exchange.bind(py).try_borrow_mut()?;
+        // A limit of the wait would go on in the same waiter, and one of the reply needs the loop.
+        if held.time_left().is_some() || !held.is_unobserved(py) {
+            return Ok(false);
+        }
+        held.handle_wake(py);
+        if held.step() != WRITE || held.step_timeout().is_some() {
+            return Ok(false);
+        }
+        let asked = ask(py, &mut held, || Ok(waiter.clone().unbind()));
+        drop(held);
+        match asked {
+            Ok(Asked::All(waiter)) => this.stage = Stage::Asked(waiter),
+            Ok(Asked::Next | Asked::Part(0)) => return Ok(false),
+            Ok(Asked::Part(sent)) => {
+                this.stage = this.step_on(py, sent)?;
+                return Ok(false);
+            }
+            Err(error) => {
+                this.stage = Stage::Asked(waiter.clone().unbind());
+                return Err(error);
+            }
+        }
+        Ok(true)
     }
 
     fn give_up(&mut self, py: Python<'_>) -> PyResult<()> {
@@ -234,7 +276,7 @@ impl AwaitedOperation {
             let mut exchange = running.exchange.bind(py).try_borrow_mut()?;
             let mut sent = 0;
             match exchange.step() {
-                WRITE => match ask(py, &mut exchange, &running.event_loop) {
+                WRITE => match ask(py, &mut exchange, || running.waiter(py)) {
                     Ok(Asked::All(waiter)) => {
                         let limit = exchange.step_timeout();
                         drop(exchange);
@@ -251,7 +293,7 @@ impl AwaitedOperation {
                     }
                 },
                 WAIT => {
-                    let waiter = Py::new(py, Waiter::begin(running.event_loop.clone_ref(py)))?;
+                    let waiter = running.waiter(py)?;
                     exchange.set_waker(py, waiter.clone_ref(py).into_any())?;
                     let limit = exchange.time_left();
                     drop(exchange);
@@ -266,11 +308,17 @@ impl AwaitedOperation {
                 _ => {}
             }
             drop(exchange);
-            let arguments = (&running.home, &running.exchange, sent);
-            let coroutine = self.port.bind(py).call_method1(intern!(py, "_take_step"), arguments)?;
-            self.stage = Stage::Stepping(coroutine.unbind());
+            self.stage = self.step_on(py, sent)?;
             return self.turn_again(py);
         }
+    }
+
+    /// Has a coroutine of the port do the step that is due, of whose message so much was sent.
+    fn step_on(&self, py: Python<'_>, sent: usize) -> PyResult<Stage> {
+        let running = self.running.as_ref().ok_or_else(|| lacks_exchange(py))?;
+        let arguments = (&running.home, &running.exchange, sent);
+        let coroutine = self.port.bind(py).call_method1(intern!(py, "_take_step"), arguments)?;
+        Ok(Stage::Stepping(coroutine.unbind()))
     }
 
     fn result(&mut self, py: Python<'_>) -> PyResult<Turn> {
@@ -310,6 +358,11 @@ impl AwaitedOperation {
 }
 
 impl Running {
+    /// Begins a wait.
+    fn waiter(&self, py: Python<'_>) -> PyResult<Py<Waiter>> {
+        Py::new(py, Waiter::begin(self.event_loop.clone_ref(py)))
+    }
+
     /// Has a wait fail after so many seconds.
     fn limit(&self, py: Python<'_>, waiter: &Py<Waiter>, seconds: Option<f64>) -> PyResult<()> {
         let Some(seconds) = seconds else { return Ok(()) };

@@ -179,8 +179,12 @@ pub enum Asked {
     Part(usize),
 }
 
-/// Sends the message that is due as far as the socket takes it at once; for asyncio.
-pub fn ask(py: Python<'_>, exchange: &mut Exchange, event_loop: &Py<PyAny>) -> PyResult<Asked> {
+/// Sends the message that is due as far as the socket takes it at once; for asyncio. `waiter` begins the wait for its reply.
+pub fn ask(
+    py: Python<'_>,
+    exchange: &mut Exchange,
+    waiter: impl FnOnce() -> PyResult<Py<Waiter>>,
+) -> PyResult<Asked> {
     let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return Ok(Asked::Part(0)) };
     let link = link.bind(py);
     {
@@ -204,7 +208,7 @@ pub fn ask(py: Python<'_>, exchange: &mut Exchange, event_loop: &Py<PyAny>) -> P
         exchange.sent(py);
         return Ok(Asked::Next);
     }
-    let waiter = Py::new(py, Waiter::begin(event_loop.clone_ref(py)))?;
+    let waiter = waiter()?;
     link.try_borrow_mut()?.waiter = Some(waiter.clone_ref(py));
     Ok(Asked::All(waiter))
 }

@@ -3,7 +3,7 @@
 //! asyncio's own future puts the task into the loop's queue, which costs one more turn of the loop, with its poll, for
 //! every reply. The reader callback runs outside of any task, so the task may as well go on right there. So does the task
 //! that waited for the connection that the first one gave back. Everywhere else, where another task may be running, the
-//! loop's queue is used.
+//! loop's queue is used. A task that would only send its request and wait on is not resumed: its operation does that.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -16,6 +16,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{IntoPyDict, PyBool, PyType};
 use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
+use super::awaited::AwaitedOperation;
 use super::interpreter;
 use crate::thread_end::Entry;
 
@@ -41,6 +42,8 @@ pub struct Waiter {
     event_loop: Py<PyAny>,
     state: State,
     callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
+    /// The operation that waits here for a connection.
+    pub(super) asker: Option<Py<AwaitedOperation>>,
     /// asyncio's mark that the object was yielded by an `await` and not by mistake.
     #[pyo3(get, set, name = "_asyncio_future_blocking")]
     is_blocking: bool,
@@ -49,7 +52,14 @@ pub struct Waiter {
 impl Waiter {
     /// Makes a wait that has just begun.
     pub fn begin(event_loop: Py<PyAny>) -> Self {
-        Waiter { _entry: Entry, event_loop, state: State::Pending, callbacks: Vec::new(), is_blocking: false }
+        Waiter {
+            _entry: Entry,
+            event_loop,
+            state: State::Pending,
+            callbacks: Vec::new(),
+            asker: None,
+            is_blocking: false,
+        }
     }
 
     /// Returns whether the wait has ended well; if it goes on, the task is about to get it from its coroutine.
@@ -75,7 +85,7 @@ impl Waiter {
         for waiter in woken.map(|(_, waiters)| waiters).unwrap_or_default() {
             let waiter = waiter.bind(py);
             result = match result {
-                Ok(()) => Self::run(waiter, State::Arrived),
+                Ok(()) => Self::grant(waiter),
                 // The loop is about to stop; it may be run again.
                 Err(error) => Err(match Self::schedule(waiter, State::Arrived) {
                     Ok(_) => error,
@@ -84,6 +94,17 @@ impl Waiter {
             };
         }
         result
+    }
+
+    /// A connection was granted: sends, or ends the wait.
+    fn grant(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let asker = slf.try_borrow_mut()?.asker.take();
+        match asker.map_or(Ok(false), |asker| AwaitedOperation::send_ahead(asker.bind(py), slf)) {
+            Ok(true) => Ok(()),
+            Ok(false) => Self::run(slf, State::Arrived),
+            Err(error) => Self::run(slf, Self::outcome(py, Some(error))),
+        }
     }
 
     /// Ends the wait and runs the callbacks.
@@ -115,7 +136,12 @@ impl Waiter {
             return Ok(None);
         }
         waiter.state = state;
-        Ok(Some(std::mem::take(&mut waiter.callbacks)))
+        let callbacks = std::mem::take(&mut waiter.callbacks);
+        let asker = waiter.asker.take();
+        // What ends with it may come back to the waiter.
+        drop(waiter);
+        drop(asker);
+        Ok(Some(callbacks))
     }
 
     fn schedule(slf: &Bound<'_, Self>, state: State) -> PyResult<bool> {
@@ -235,7 +261,7 @@ impl Waiter {
     }
 
     /// Return whether the wait has ended, however.
-    fn done(&self) -> bool {
+    pub fn done(&self) -> bool {
         !matches!(self.state, State::Pending)
     }
 
@@ -334,6 +360,7 @@ impl Waiter {
             State::Failed(held) | State::Cancelled(Some(held)) => visit.call(held)?,
             _ => {}
         }
+        visit.call(&self.asker)?;
         for (callback, context) in &self.callbacks {
             visit.call(callback)?;
             visit.call(context)?;
@@ -343,5 +370,6 @@ impl Waiter {
 
     fn __clear__(&mut self) {
         self.callbacks.clear();
+        self.asker = None;
     }
 }

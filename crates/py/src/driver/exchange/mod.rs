@@ -209,6 +209,12 @@ impl Exchange {
         }
     }
 
+    /// Whether its next steps call nothing of the user's, which would need the context of its task.
+    pub(crate) fn is_unobserved(&self, py: Python<'_>) -> bool {
+        let core = self.core.get();
+        self.traced.is_none() && core.selector.is_none() && core.publisher(py).is_none()
+    }
+
     /// Whether it holds nothing that must be released.
     fn is_over(&self) -> bool {
         let is_kept = self.inner.keeps_link() && !self.has_handed_over;
