@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -158,6 +159,11 @@ def test_djangos_names_of_a_sessions_end() -> None:
     for value in (datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)):
         with pytest.raises(UsageError, match=r"expected set_expiry\(\) with seconds"):
             SessionStore().set_expiry(value)
+    for wrong in ("60", float("nan"), [], b""):
+        session = SessionStore()
+        with pytest.raises(UsageError, match=rf"expected set_expiry\(\) .* got {re.escape(repr(wrong))}"):
+            session.set_expiry(wrong)
+        assert session.get_expiry_age() == 1800
 
 
 def test_a_session_outside_of_a_request_is_read_stored_and_ended_by_its_key() -> None:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from http.cookies import Morsel
 from itertools import takewhile
+from math import isnan
 from typing import Any
 
 from mangonel._core import run_now
@@ -450,8 +451,8 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
                 until the browser closes. None: the usual limits.
 
         Raises:
-            UsageError: a date or a timedelta, after which Django ends a session however it is used; more than
-                `Lifetime(remember=)` allows; or more than the absolute limit without a login.
+            UsageError: a date or a timedelta, after which Django ends a session however it is used; no number; more
+                than `Lifetime(remember=)` allows; or more than the absolute limit without a login.
 
         Example:
             >>> request.session.set_expiry(300)
@@ -461,6 +462,8 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
                 f"expected set_expiry() with seconds, 0 or None, got {type(value).__name__}; the absolute limit is "
                 "Lifetime(absolute=) of the websessions, for all of them"
             )
+        if value is not None and (not isinstance(value, int | float) or isnan(value)):
+            raise UsageError(f"expected set_expiry() with seconds, 0 or None, got {value!r}")
         session = self._get_session()
         session.refresh()
         state = session.state
