@@ -183,6 +183,10 @@ def build_credential(
     if mechanism == "PLAIN":
         if password is None:
             raise ConfigurationError("PLAIN requires a password")
+        for name, value in (("username", username or ""), ("password", password)):
+            if "\0" in value:
+                # What follows would be read as the password (RFC 4616).
+                raise ConfigurationError(f"expected a {name} without NUL, which separates both in PLAIN")
         return MongoCredential(mechanism, source or database or EXTERNAL, username, password, {})
     if password is None:
         raise ConfigurationError(f"a password is required for the user {username!r}")

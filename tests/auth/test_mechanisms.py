@@ -567,6 +567,8 @@ def test_x509_names_the_user_or_lets_the_certificate_do_it(
         ({"authMechanism": "SCRAM-SHA-256", "username": "u"}, "password is required"),
         ({"authMechanism": "SCRAM-SHA-256", "password": "p"}, "requires a username"),
         ({"authMechanism": "PLAIN", "username": "u"}, "requires a password"),
+        ({"authMechanism": "PLAIN", "username": "u\0x", "password": "p"}, "username without NUL"),
+        ({"authMechanism": "PLAIN", "username": "u", "password": "p\0x"}, "password without NUL"),
         ({"authMechanism": "MONGODB-X509", "password": "p"}, "not supported by MONGODB-X509"),
         ({"authMechanism": "MONGODB-X509", "authSource": "admin"}, "external"),
         ({"authMechanism": "MONGODB-AWS", "username": "u"}, "without a password"),
