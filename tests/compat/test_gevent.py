@@ -11,9 +11,16 @@ PATCHED = (
 )
 
 
-def test_a_greenlet_that_waits_for_the_server_lets_others_run(program, place):
+# Not as the page says, but a usual order of imports.
+PATCHED_LATER = (
+    "from mangonel import MongoClient\nfrom gevent import monkey; monkey.patch_all()\nimport os, gevent\n"
+)
+
+
+@pytest.mark.parametrize("patched", [PATCHED, PATCHED_LATER], ids=["patched first", "patched later"])
+def test_a_greenlet_that_waits_for_the_server_lets_others_run(program, place, patched):
     program(
-        PATCHED
+        patched
         + """
 ticks = 0
 def tick():

@@ -10,6 +10,7 @@ time is ahead, the test fails: something would have waited for ever.
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextlib
 import gc
@@ -271,12 +272,11 @@ class World:
         self._patch(time, "sleep", self.sleep)
         self._patch(background, "monotonic", self.monotonic)
         self._patch(random, "random", self.chance.random)
+        threads = SimpleNamespace(**vars(_thread))
         for module in (background, blocking, monitors):
-            self._patch(module, "allocate_lock", partial(Lock, self))
-        self._patch(monitors, "start_new_thread", self._start_thread)
-        starts = SimpleNamespace(start_new_thread=background._thread.start_new_thread)
-        self._patches.setattr(background, "_thread", starts)
-        self._patch(starts, "start_new_thread", self._start_thread)
+            self._patches.setattr(module, "_thread", threads)
+        self._patch(threads, "allocate_lock", partial(Lock, self))
+        self._patch(threads, "start_new_thread", self._start_thread)
         self._patch(blocking, "is_patched_by_gevent", lambda: True)
         return self
 

@@ -6,8 +6,8 @@ RFC 4752.
 
 from __future__ import annotations
 
+import _thread
 import socket
-from _thread import allocate_lock
 from typing import TYPE_CHECKING, Any
 
 from mangonel.errors import ConfigurationError, OperationFailure, ProtocolError
@@ -37,7 +37,7 @@ class KerberosResponder:
         self._username = username
         self._password = password
         self._properties = properties
-        self._lock = allocate_lock()
+        self._lock = _thread.allocate_lock()
         self._credentials: Any = None
 
     def __repr__(self) -> str:
@@ -80,7 +80,7 @@ class KerberosResponder:
 
     def after_fork(self) -> None:
         """Replace the lock that another thread of the parent may hold."""
-        self._lock = allocate_lock()
+        self._lock = _thread.allocate_lock()
 
     def _service(self, gssapi: Any, host: str) -> Any:
         properties = self._properties

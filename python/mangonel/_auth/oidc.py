@@ -6,8 +6,8 @@ server's trusted identity provider, which the callback needs.
 
 from __future__ import annotations
 
+import _thread
 import time
-from _thread import allocate_lock
 from asyncio import run_coroutine_threadsafe
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class OIDCResponder:
         self._callback = callback
         self._username = username or ""
         self._is_human = is_human
-        self._lock = allocate_lock()
+        self._lock = _thread.allocate_lock()
         self._called = float("-inf")
         self._token: _Token | None = None
         # Numbers tokens from 1 on, so that the refusal of an old token does not discard the newest.
@@ -93,7 +93,7 @@ class OIDCResponder:
 
     def after_fork(self) -> None:
         """Replace the lock that another thread of the parent may hold."""
-        self._lock = allocate_lock()
+        self._lock = _thread.allocate_lock()
 
     def _forget(self, refused: int) -> None:
         if refused == self._number and refused:

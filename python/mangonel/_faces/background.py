@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import _thread
 import sys
-from _thread import allocate_lock
 from math import inf
 from time import monotonic
 
@@ -36,7 +35,7 @@ class Background:
         self._is_running = False
         self._is_retired = False
         # Unlocked when there is a new note; a plain lock, since `threading` is imported only on demand.
-        self._bell = allocate_lock()
+        self._bell = _thread.allocate_lock()
         self._bell.acquire()
 
     def run_later(

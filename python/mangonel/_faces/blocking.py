@@ -5,10 +5,10 @@ Knows no BSON and no command: the exchange says what to send and what a reply me
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import time
-from _thread import allocate_lock
 from _weakref import ref
 
 from mangonel import _core
@@ -161,7 +161,7 @@ class BlockingLoop:
             exchange.handle_reply()
 
     def _wait(self, exchange: _core.Exchange | _core.Monitor) -> None:
-        woken = allocate_lock()
+        woken = _thread.allocate_lock()
         woken.acquire()
         exchange.set_waker(woken.release)
         if acquire_within(woken, exchange.time_left):

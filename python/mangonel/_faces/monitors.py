@@ -6,9 +6,9 @@ the threads are greenlets.
 
 from __future__ import annotations
 
+import _thread
 import sys
 import time
-from _thread import allocate_lock, start_new_thread
 from _weakref import ref
 from os import getpid
 
@@ -85,7 +85,7 @@ class Starter:
             self._following = (getpid(), [])
         started = self._following[1]
         if not started:
-            bell = allocate_lock()
+            bell = _thread.allocate_lock()
             bell.acquire()
             core.on_end(bell.release)
             _start(started, _follow, self._core, seed_list, bell)
@@ -104,7 +104,7 @@ def _start(
     _running[id(started)] = None
     try:
         # One call, which no signal handler can interrupt: the thread is started and recorded, or neither.
-        started.extend(map(start_new_thread, (_run,), ((started, work, args),)))
+        started.extend(map(_thread.start_new_thread, (_run,), ((started, work, args),)))
     finally:
         if not started:
             _running.pop(id(started), None)
@@ -119,7 +119,7 @@ def _run(started: list[int], work: Callable[..., None], args: tuple[Any, ...]) -
 
 def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
     """Close connections that are idle for too long, and open missing ones, while the client lives."""
-    bell = allocate_lock()
+    bell = _thread.allocate_lock()
     bell.acquire()
 
     def ring() -> None:

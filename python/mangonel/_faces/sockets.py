@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
-from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
 from mangonel._core import run_now
@@ -115,7 +115,7 @@ def begin_lookup(address: Address) -> Lookup:
     if lookup is None:
         lookup = _lookups[key] = Lookup()
         try:
-            start_new_thread(lookup.run, (address, key))
+            _thread.start_new_thread(lookup.run, (address, key))
         except RuntimeError:
             # There are too many threads, or the interpreter is shutting down.
             lookup.run(address, key)
@@ -137,7 +137,7 @@ def _resolve_within(address: Address, seconds: float | None) -> list[tuple[int, 
         with Timeout(seconds, TimeoutError(late)):
             return resolve(address)
     lookup = begin_lookup(address)
-    woken = allocate_lock()
+    woken = _thread.allocate_lock()
     woken.acquire()
     lookup.wakers.append(woken.release)
     if not lookup.is_done and not acquire_within(woken, seconds):

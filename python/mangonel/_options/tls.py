@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import _thread
 import os
-from _thread import allocate_lock
 
 from mangonel.errors import ConfigurationError
 
@@ -79,7 +79,7 @@ class Security:
         # What makes TLS with OCSP: `mangonel._faces` sets it for the first connection.
         self.factory: Any = None
         self._context: ssl.SSLContext | None = options.get("ssl_context")
-        self.lock = allocate_lock()
+        self.lock = _thread.allocate_lock()
         # (session to resume, how often in a row it was declined), by address.
         self._sessions: dict[_Address, tuple[Any, int]] = {}
         self._has_certificate = bool(options.get("tlscertificatekeyfile")) or self._context is not None

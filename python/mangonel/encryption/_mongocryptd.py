@@ -6,11 +6,11 @@ Spec: client-side-encryption ("mongocryptd").
 
 from __future__ import annotations
 
+import _thread
 import os
 import shutil
 import subprocess
 import sys
-from _thread import allocate_lock
 from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
@@ -61,7 +61,7 @@ class Mongocryptd:
         self._is_startable = command is not None and shutil.which(command[0]) is not None
         self._is_started = False
         self._client: _MongoClient[Any] | None = None
-        self._lock = allocate_lock()
+        self._lock = _thread.allocate_lock()
 
     async def mark_flow(self, database: str, command: bytes) -> bytes:
         """Return the reply to `command`: the command's fields, with those to encrypt marked.

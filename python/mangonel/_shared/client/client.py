@@ -5,8 +5,8 @@ Spec: mongodb-handshake, connection-monitoring-and-pooling, server-discovery-and
 
 from __future__ import annotations
 
+import _thread
 import os
-from _thread import allocate_lock
 from _weakref import ref
 
 from mangonel import _core
@@ -427,7 +427,7 @@ class _LateHosts:
         self._client = ref(client)
         self._core = client._core
         self._options = options
-        self._lock = allocate_lock()
+        self._lock = _thread.allocate_lock()
 
     def __call__(self) -> None:
         with self._lock:
