@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,33 @@ def test_names_that_are_loaded_late_are_imported_for_readers_of_the_source(name:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound.add(node.id)
     assert set(module.__all__) - bound == set()
+
+
+INTERPRETERS = """
+try:
+    import _interpreters as interpreters
+    made = interpreters.create("legacy")
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    made = interpreters.create(isolated=False)
+"""
+REFUSED = """
+failure = interpreters.run_string(made, "try: import mangonel._core\\nexcept ImportError as error: print(error)")
+assert failure is None, failure
+interpreters.destroy(made)
+from mangonel.bson import ObjectId
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import mangonel._core"], ids=["first", "after the main one"])
+def test_a_sub_interpreter_is_refused(before: str) -> None:
+    program = f"{INTERPRETERS}{before}{REFUSED}"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True
+    )
+    assert ended.stderr == ""
+    assert re.fullmatch(
+        r"expected the main interpreter, got sub-interpreter \d+; use a process in its place, and under mod_wsgi "
+        r"WSGIApplicationGroup %\{GLOBAL\}\n",
+        ended.stdout,
+    )

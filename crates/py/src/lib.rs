@@ -12,6 +12,7 @@ mod odm;
 mod thread_end;
 
 use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// The Rust half of mangonel; its public face is the `mangonel` package.
@@ -19,6 +20,7 @@ use pyo3::prelude::*;
 // tools/core_rules.py names what would have to change.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    insist_on_main_interpreter()?;
     if cfg!(Py_GIL_DISABLED) {
         insist_on_gil(module.py())?;
     }
@@ -27,6 +29,20 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     columns::register(module)?;
     crypto::register(module)?;
     odm::register(module)
+}
+
+/// Refuses a sub-interpreter: the classes and caches of this module belong to the process, and the end of an interpreter
+/// whose threads still run aborts it.
+fn insist_on_main_interpreter() -> PyResult<()> {
+    // SAFETY: this thread is attached to the interpreter.
+    let id = unsafe { ffi::PyInterpreterState_GetID(ffi::PyInterpreterState_Get()) };
+    if id == 0 {
+        return Ok(());
+    }
+    Err(PyImportError::new_err(format!(
+        "expected the main interpreter, got sub-interpreter {id}; use a process in its place, and under mod_wsgi \
+         WSGIApplicationGroup %{{GLOBAL}}"
+    )))
 }
 
 /// Refuses a free-threaded interpreter that was told to keep its lock off, regardless of modules.
