@@ -36,10 +36,10 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Examine the server, print the report and return the exit status."""
-    from mangonel import MongoClient
+    from mangonel._opened import opened
     from mangonel.advice.report import examine
 
-    with MongoClient(options.uri, advise=False) as client:
+    with opened("mangonel advise", options.uri, advise=False) as client:
         report = examine(client, options.database)
     if options.json:
         print(json.dumps(report.as_dict(), indent=2))

@@ -62,7 +62,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Infer the schema; print it, or how it differs."""
-    from mangonel import MongoClient
+    from mangonel._opened import opened
     from mangonel._query_argument import query_of
     from mangonel.arrow.errors import SchemaError
     from mangonel.arrow.inferred import InferredSchema
@@ -75,7 +75,7 @@ def dispatch(options: argparse.Namespace) -> int:
         saved = InferredSchema.load(options.check) if options.check else None
     except SchemaError as error:
         raise UsageProblem(f"argument --check: {error}") from error
-    with MongoClient[Any](options.uri) as client:
+    with opened("mangonel schema", options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection]
         found = collection.infer_schema(query_of(options.filter), sample=options.sample)

@@ -92,7 +92,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Export, and print how many documents."""
-    from mangonel import MongoClient
+    from mangonel._opened import opened
     from mangonel._query_argument import query_of
     from mangonel.files.errors import TransferError
     from mangonel.jsonl.errors import JSONLinesError
@@ -107,7 +107,7 @@ def dispatch(options: argparse.Namespace) -> int:
             f"expected the name of a file after -o {'for a table' if is_table else 'with --resume'}, got -"
         )
     query = query_of(options.filter)
-    with MongoClient[Any](options.uri) as client:
+    with opened("mangonel export", options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection]
         # With a filter, the number is unknown before the end.

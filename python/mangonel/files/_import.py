@@ -62,7 +62,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Import, and print how many documents."""
-    from mangonel import MongoClient
+    from mangonel._opened import opened
     from mangonel.files.errors import TransferError
     from mangonel.jsonl.errors import JSONLinesError
 
@@ -72,7 +72,7 @@ def dispatch(options: argparse.Namespace) -> int:
     is_table = options.format in _TABLES or (options.format is None and _is_table(path))
     types = _types(options.types, path, options.format, is_table=is_table)
     progress = _progress(path, options, is_table)
-    with MongoClient[Any](options.uri) as client:
+    with opened("mangonel import", options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection or path.name.partition(".")[0]]
         if options.drop:

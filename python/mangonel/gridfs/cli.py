@@ -103,10 +103,10 @@ def _add_action(
 
 def dispatch(options: argparse.Namespace) -> int:
     """Run the sub-command that was chosen and return its exit status."""
-    from mangonel import MongoClient
+    from mangonel._opened import opened
     from mangonel.gridfs import GridFSBucket
 
-    with MongoClient[Any](options.uri) as client:
+    with opened("mangonel gridfs", options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         status: int = options.gridfs(options, GridFSBucket(database, options.bucket))
     return status

@@ -1,0 +1,63 @@
+"""The client of a sub-command, which says on standard error that it waits for a server.
+
+A selection waits for 30 seconds by default, at the start and whenever the deployment has lost its server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from mangonel._command_line import without_login
+
+__all__ = ["opened"]
+
+# Seconds between two looks at the deployment.
+_PAUSE = 2.0
+
+
+@contextlib.contextmanager
+def opened(command: str, uri: str, **options: Any) -> Iterator[Any]:
+    """Open a client for a block.
+
+    Args:
+        command: as the user has called it, for the message.
+        uri, options: as for `MongoClient`.
+    """
+    from mangonel import MongoClient
+
+    with MongoClient[Any](uri, **options) as client:
+        is_over = threading.Event()
+        watcher = threading.Thread(target=_tell_waits, args=(command, client, is_over), daemon=True)
+        watcher.start()
+        try:
+            yield client
+        finally:
+            is_over.set()
+            watcher.join()
+
+
+def _tell_waits(command: str, client: Any, is_over: threading.Event) -> None:
+    """Print what the deployment lacks, once until it has it."""
+    is_told = False
+    while not is_over.wait(_PAUSE):
+        found = client.topology_description
+        is_lacking = not found.has_readable_server(client.read_preference)
+        if is_lacking and not is_told:
+            print(f"{command}: {_said(client, found)}", file=sys.stderr, flush=True)
+        is_told = is_lacking
+
+
+def _said(client: Any, found: Any) -> str:
+    servers = sorted(found.server_descriptions().items(), key=str)
+    named = ", ".join(
+        f"{host}:{port} ({server.error or server.server_type_name})" for (host, port), server in servers
+    )
+    limit = client.options.server_selection_timeout
+    return without_login(
+        f"waiting for a server for read preference {client.read_preference.mongos_mode}: the deployment has {named}; "
+        f"fails after {limit:g} s, which serverSelectionTimeoutMS in the URI changes"
+    )

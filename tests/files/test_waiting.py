@@ -1,0 +1,44 @@
+"""A command that waits for a server says so, where to, and for how long at most; one that is answered is quiet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mangonel import _opened, cli
+from mangonel.server import Server
+
+CLOSED = "mongodb://ada:secret@127.0.0.1:1/shop?serverSelectionTimeoutMS=600"
+
+
+@pytest.mark.parametrize("command", ["export", "import", "schema", "gridfs", "advise"])
+def test_a_command_that_waits_for_a_server_says_so(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_opened, "_PAUSE", 0.1)
+    (tmp_path / "orders.jsonl").write_text('{"_id": 1}\n')
+    words = {
+        "export": [CLOSED, "orders", "-o", str(tmp_path / "out.jsonl")],
+        "import": [CLOSED, str(tmp_path / "orders.jsonl")],
+        "schema": [CLOSED, "orders"],
+        "gridfs": ["ls", CLOSED],
+        "advise": [CLOSED],
+    }
+
+    assert cli.main([command, *words[command]]) == 1
+    told = capsys.readouterr().err
+    waits = f"mangonel {command}: waiting for a server for read preference primary: the deployment has 127.0.0.1:1 ("
+    assert told.count(waits) == 1
+    assert "refused); fails after 0.6 s, which serverSelectionTimeoutMS in the URI changes" in told
+    assert "secret" not in told
+
+
+def test_a_command_that_is_answered_does_not(
+    standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "orders.jsonl").write_text('{"_id": 1}\n')
+
+    uri = f"mongodb://127.0.0.1:{standalone.members[0].port}/waiting"
+    assert cli.main(["import", uri, str(tmp_path / "orders.jsonl"), "--drop"]) == 0
+    assert "waiting" not in capsys.readouterr().err.replace("waiting.orders", "")
