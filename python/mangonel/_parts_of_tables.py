@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from mangonel import _core
+from mangonel._jobs import Job
 from mangonel._shared.partitions.carry import ENVIRONMENT, Carried, carried, check_connect, client_for
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.errors import ConfigurationError, OperationFailure
@@ -153,19 +154,36 @@ class Target:
         self.key = key if key is None or isinstance(key, str) else tuple(key)
         self.once = once
 
+    def job(self, of: object = None) -> Job | None:
+        """Return the job that parts are stored for; None without `once`.
+
+        Args:
+            of: which of several jobs of the name, as the number of a stream's batch.
+        """
+        if self.once is None:
+            return None
+        return Job(self.collection(), self.once if of is None else f"{self.once}/{of}")
+
     def collection(self) -> Any:
         """Return the collection, with this process's client."""
         client = client_for(self._carried, self._kind)
         return client[self._names[0]].get_collection(self._names[1], write_concern=self._concern)
 
-    def store(self, table: Any, part: object) -> int:
-        """Store the rows of a part; return how many documents were written.
+    def store(self, table: Any, part: int, *, of: object = None) -> int:
+        """Store the rows of a part; return how many documents were written, 0 if they or the whole job were before.
 
         Args:
             table: a `pyarrow.Table` or `RecordBatchReader`.
-            part: the part's name in the job, the same whenever it is stored again.
+            part: the part's number in the job, the same whenever it is stored again.
+            of: as for `job`.
+
+        Raises:
+            InvalidOperation: an earlier run has stored a part of this number that had other rows.
         """
-        name = None if self.once is None else f"{self.once}/{part}"
+        job = self.job(of)
+        if job is not None and job.is_complete:
+            return 0
+        name = None if job is None else f"{job.name}/{part}"
         result = self.collection().insert_arrow(table, key=self.key, once=name)
         return int(result.inserted_count + result.upserted_count + result.matched_count)
 

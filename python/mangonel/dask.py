@@ -116,13 +116,15 @@ def write(
         frame: the DataFrame.
         collection: a collection of the blocking face.
         key: a column, or several; a row replaces the document with the same values, as for `insert_arrow`.
-        once: a name of this write among all. Each partition is stored in one transaction, and only once. Needs a
-            replica set or sharded cluster.
+        once: a name of this write among all. Each partition is stored in one transaction, and only once; a later write
+            of the name stores what is missing, or nothing. Needs a replica set or sharded cluster.
         connect: as for `Collection.partitions`.
 
     Raises:
         TypeError: a collection of the asyncio face, or no frame of Dask.
         ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
+        InvalidOperation: `once` is the name of another write, or this frame has other partitions than the earlier write
+            of the name, which did not end. Partitions that were stored stay.
         BulkWriteError, ColumnError, OperationFailure, AutoReconnect: as for `insert_arrow`.
 
     Example:
@@ -138,10 +140,16 @@ def write(
             "collection.insert_arrow()"
         )
     target = Target(collection, key=key, once=once, connect=connect)
+    job = target.job()
+    if job is not None and not job.begin(frame.npartitions):
+        return 0
     # With a name, the graph of a task has no random part, and a task that is run again is the same.
     store = dask.delayed(_store)
     stored = [store(target, part, place) for place, part in enumerate(frame.to_delayed())]
-    return sum(dask.compute(*stored))
+    written = sum(dask.compute(*stored))
+    if job is not None:
+        job.complete(frame.npartitions)
+    return written
 
 
 def _store(target: Target, frame: Any, place: int) -> int:

@@ -109,8 +109,10 @@ class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
     Args:
         collection: a collection of the blocking face.
         key: a column, or several; a row replaces the document with the same values, as for `insert_arrow`.
-        once: a name of this write among all. Each task stores its rows in one transaction, and only once. Needs blocks
-            that are the same when they are computed again, and a replica set or sharded cluster.
+        once: a name of this write among all. Each task stores its rows in one transaction, and only once; a later write
+            of the name stores nothing. If the earlier one did not end, a later one raises InvalidOperation, unless Ray
+            keeps the order of blocks (`execution_options.preserve_order`). Needs blocks that are the same when they are
+            computed again, and a replica set or sharded cluster.
         connect: as for `Collection.partitions`.
 
     Raises:
@@ -130,6 +132,35 @@ class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
         connect: Callable[[], object] | str | None = None,
     ) -> None:
         self._target = Target(collection, key=key, once=once, connect=connect)
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Note that the write begins; Ray calls this once, before its tasks.
+
+        Args:
+            schema: not used.
+
+        Raises:
+            InvalidOperation: `once` is the name of another write, or of an earlier one whose tasks had other numbers.
+        """
+        job = self._target.job()
+        if job is not None:
+            from ray.data import DataContext
+
+            is_ordered = DataContext.get_current().execution_options.preserve_order
+            job.begin(is_numbered_anew=not is_ordered)
+
+    def on_write_complete(self, write_result: Any) -> None:
+        """Note that all tasks have stored their rows.
+
+        Args:
+            write_result: with the result of each task.
+
+        Raises:
+            InvalidOperation: an earlier write of the name had more tasks and did not end.
+        """
+        job = self._target.job()
+        if job is not None:
+            job.complete(len(write_result.write_returns))
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> int:
         """Store the blocks of a task; return how many documents were written.

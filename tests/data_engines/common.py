@@ -112,8 +112,8 @@ class DyingReader(_parts_of_tables.PartReader):
 class DyingTarget(_parts_of_tables.Target):
     """Dies once when rows are stored and the engine does not know it yet."""
 
-    def store(self, table: Any, part: object) -> int:
-        stored = super().store(table, part)
+    def store(self, table: Any, part: int, *, of: object = None) -> int:
+        stored = super().store(table, part, of=of)
         die_once("after_a_commit")
         return stored
 

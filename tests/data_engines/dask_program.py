@@ -46,6 +46,9 @@ def main():
         dying_once = frame.map_partitions(dying, meta=frame._meta)
         assert write(dying_once, database.once, once="job") <= len(table)
         stored(database.once)
+        # The job has ended, so other partitions are nothing new.
+        assert write(frame.repartition(npartitions=3), database.once, once="job") == 0
+        stored(database.once)
         for _ in range(2):
             assert write(frame, database.by_key, key="n") == len(table)
         stored(database.by_key)

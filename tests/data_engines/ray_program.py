@@ -44,6 +44,9 @@ def main():
         dying_once = dataset.map_batches(dying, batch_format="pyarrow", batch_size=None)
         dying_once.write_datasink(Sink(database.once, once="job"))
         stored(database.once)
+        # The job has ended, so other tasks have nothing to store.
+        dataset.repartition(3).write_datasink(Sink(database.once, once="job"))
+        stored(database.once)
         for _ in range(2):
             dataset.write_datasink(Sink(database.by_key, key="n"))
         stored(database.by_key)

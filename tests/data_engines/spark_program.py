@@ -61,6 +61,9 @@ def batch(spark, database):
 
     save(frame.mapInArrow(dying, frame.schema), database, "once", "dying", once="job")
     stored(database.once)
+    # The job has ended, so other tasks have nothing to store.
+    save(frame.coalesce(3), database, "once", once="job")
+    stored(database.once)
     for _ in range(2):
         save(frame.select("n", "x"), database, "by_key", key="n")
     stored(database.by_key)

@@ -52,8 +52,9 @@ def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
         assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-6000:]}"
         assert {path.name for path in tmp_path.iterdir()} >= KILLS.get(engine, {"in_a_read", *WRITES})
         ranges = [each.command for each in router.received("find") if "min" in each.command]
-        # All but the first chunk, in whose place the programs that read no sharded collection have none.
-        assert len(ranges) == (0 if engine in KILLS else 5)
+        # All but the first chunk, in whose place the programs that read no sharded collection have none. A part is read
+        # again if its worker was lost, as on a busy machine.
+        assert len({command["min"]["n"] for command in ranges}) == (0 if engine in KILLS else 5)
         assert all(command["hint"] == {"n": 1} for command in ranges)
     finally:
         router.stop()

@@ -52,7 +52,8 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
 
     Options of writing, that of streams (`frame.writeStream.format("mangonel")`) included: `key` (columns with commas
     between them; a row replaces the document with the same values), `once` (a name of this write among all: each task
-    stores its rows in one transaction and only once), `ids` (columns of hexadecimal text to store as ObjectIds; by
+    stores its rows in one transaction and only once; a later write of the name stores what is missing, with the same
+    partitions, or nothing), `ids` (columns of hexadecimal text to store as ObjectIds; by
     default those that this source has read as text, with UUIDs and those inside of other columns).
 
     Example:
@@ -85,8 +86,12 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
 
         Raises:
             ConfigurationError: the mode is "overwrite", or an option names no column.
+            InvalidOperation: `once` is the name of another write.
         """
-        return _Writer(*self._target(schema, 'mode "append", got "overwrite"', is_refused=overwrite))
+        target, ids = self._target(schema, 'mode "append", got "overwrite"', is_refused=overwrite)
+        if (job := target.job()) is not None:
+            job.begin()
+        return _Writer(target, ids)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  # Spark's name
         """Return a writer of the batches of a stream.
@@ -217,29 +222,48 @@ class _Tasks:
         first = next(tables, None)
         if first is None:
             return _Stored(0)
-        name = self._name_of(TaskContext.get())
-        batches = (batch for table in chain([first], tables) for batch in table.to_batches())
+        context = TaskContext.get()
+        batch = self._batch_of(context)
+        batches = (each for table in chain([first], tables) for each in table.to_batches())
         reader = pyarrow.RecordBatchReader.from_batches(first.schema, batches)
-        told = _Stored(self._target.store(reader, name))
+        # The number is the same when the task runs again.
+        told = _Stored(self._target.store(reader, 0 if context is None else context.partitionId(), of=batch))
         settle()
         return told
 
-    def _name_of(self, context: Any) -> str:
-        """Return the name of a task, which is the same when the task runs again."""
-        return "0" if context is None else str(context.partitionId())
+    def _batch_of(self, context: Any) -> str | None:
+        """Return which batch of a stream a task stores; None if there is no stream."""
+        return None
+
+    def _complete(self, tasks: int, batch: int | None = None) -> None:
+        """Note that all tasks have stored their rows.
+
+        Raises:
+            InvalidOperation: an earlier write of the name had more tasks and did not end.
+        """
+        if (job := self._target.job(batch)) is not None:
+            job.complete(tasks)
 
 
 class _Writer(_Tasks, DataSourceArrowWriter):  # type: ignore[misc]  # Spark's class is untyped here
     """Stores the rows of one write."""
 
+    def commit(self, messages: list[Any]) -> None:
+        """Note that the write has ended."""
+        self._complete(len(messages))
+
 
 class _StreamWriter(_Tasks, DataSourceStreamArrowWriter):  # type: ignore[misc]  # Spark's class is untyped here
     """Stores the rows of every batch of a stream."""
 
-    def _name_of(self, context: Any) -> str:
-        batch = None if context is None else context.getLocalProperty(_BATCH)
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Note that a batch has ended."""
+        self._complete(len(messages), batchId)
+
+    def _batch_of(self, context: Any) -> str | None:
+        batch: str | None = None if context is None else context.getLocalProperty(_BATCH)
         if batch is None and self._target.once is not None:
             raise ConfigurationError(
                 f'expected the property "{_BATCH}" of a task of a stream, got none; use "key" in place of "once"'
             )
-        return f"{batch}/{super()._name_of(context)}"
+        return batch

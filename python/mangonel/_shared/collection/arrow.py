@@ -75,7 +75,7 @@ class CollectionArrow(WritingSource):
                 columns; rows of earlier commands are stored. Or a column's name contains a NUL: nothing was sent.
             TypeError: not a table, or a column has a type that BSON lacks. Nothing was sent.
             InvalidOperation: `once` beside a session; nothing was sent. Or a table of this name was stored in another
-                collection; nothing was stored.
+                collection, or had another number of rows; nothing was stored.
             AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
 
         Example:
@@ -132,6 +132,7 @@ async def _once_flow(
     markers = collection._database.get_collection(MARKERS, read_preference=ReadPreference.PRIMARY)
     # A stream can be read once, and a transaction may have to be run again.
     kept = list(runs)
+    marker["rows"] = sum(len(run.writes) for run in kept)
 
     async def store_flow(session: _ClientSession) -> BulkWriteResult | None:
         runner = runner_of(markers, session)
@@ -160,6 +161,11 @@ async def _once_flow(
             raise InvalidOperation(
                 f"expected a name of its own for once, got {marker['_id']!r}, by which a table was stored in "
                 f"{collection.database.name}.{other}; nothing was stored, give this one another name"
+            )
+        if (rows := found.get("rows")) != marker["rows"]:
+            raise InvalidOperation(
+                f"expected the {rows} rows that were stored by the name {marker['_id']!r}, got {marker['rows']}; "
+                "nothing was stored: give another table another name, and a job the parts of its earlier run"
             )
     return BulkWriteResult(new_result(), True)
 
