@@ -21,7 +21,7 @@ from mangonel.arrow import (
     find_polars_all,
     write,
 )
-from mangonel.bson import Binary, Code, Decimal128, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from mangonel.bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from mangonel.server import Server
 
 pa = pytest.importorskip("pyarrow")
@@ -206,6 +206,25 @@ def test_columns_of_nulls_alone_are_kept(stored: Any) -> None:
     assert made["in"].to_pylist() == [{"none": None}] * 3
     assert stored.nulls.find().to_polars()["none"].null_count() == 3
     assert stored.nulls.find().to_pandas()["none"].isna().all()
+
+
+def test_pandas_rounds_no_integer_beside_nulls(stored: Any) -> None:
+    large = 2**53 + 1
+    stored.gaps.insert_many([{"_id": 1, "n": Int64(large), "small": Int64(5)}, {"_id": 2, "n": None}])
+
+    frame = stored.gaps.find().to_pandas()
+
+    # A double would hold 2**53.
+    assert frame["n"].tolist()[0] == large
+    assert frame["n"].isna().tolist() == [False, True]
+    assert frame.dtypes["small"] == "float64"
+    assert list(frame.columns) == ["_id", "n", "small"]
+
+
+@pytest.mark.parametrize("way", ["to_arrow", "iter_arrow", "to_polars", "to_pandas", "to_numpy"])
+def test_an_option_of_another_library_is_refused_by_its_name(stored: Any, way: str) -> None:
+    with pytest.raises(TypeError, match="as options of a table, got dtype_backend; convert pyarrow"):
+        getattr(stored.rows.find(), way)(dtype_backend="pyarrow")
 
 
 def test_ids_inside_of_documents_and_lists_are_read_by_polars(stored: Any) -> None:

@@ -98,6 +98,21 @@ def test_dictionaries_of_unsigned_indices_are_the_rows_that_they_show(kind: Any)
     assert [part[index]["a"] for index in range(len(part))] == ["x", None, "y"]
 
 
+def test_types_that_reach_arrow_as_numbers_or_addresses_are_refused() -> None:
+    from mangonel.arrow.frames import table_of
+
+    thing = polars.Series([object()], dtype=polars.Object)
+    for frame in (polars.DataFrame({"a": thing}), polars.DataFrame({"b": [1], "a": thing})):
+        with pytest.raises(
+            TypeError, match=r"got Polars' Object, of which Arrow has only addresses.* in column \$\.a"
+        ):
+            table_of(frame)
+    months = pandas.DataFrame({"m": pandas.period_range("2020", periods=2, freq="M")})
+    for table in (months, pa.table({"in": pa.StructArray.from_arrays([pa.array(months["m"])], names=["m"])})):
+        with pytest.raises(TypeError, match=r"got pandas' period, .*to_timestamp\(\) in column \$\.(in\.)?m"):
+            table_of(table)
+
+
 def _numpy(ids: list[int], texts: list[str | None]) -> Any:
     made = np.zeros(len(ids), [("_id", "i8"), ("t", "O")])
     made["_id"], made["t"] = ids, texts

@@ -7,6 +7,9 @@ from typing import Any
 
 from mangonel.arrow.errors import ColumnError
 
+# Doubles hold every integer up to it.
+_EXACT = 2**53
+
 __all__ = ["arrow_of", "names_of", "numpy_of", "pandas_of", "polars_of", "table_of"]
 
 
@@ -34,7 +37,30 @@ def pandas_of(table: Any) -> Any:
         if isinstance(column.type, pyarrow.UuidType):
             bare = pyarrow.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
             found = found.set_column(at, found.field(at).name, bare)
-    return found.to_pandas(split_blocks=True)
+    frame = found.to_pandas(split_blocks=True)
+    for name in _rounded(found):
+        frame[name] = found[name].to_pandas(types_mapper=_nullable_integers)
+    return frame
+
+
+def _rounded(table: Any) -> list[str]:
+    """Return the columns of integers that pandas would round: those with nulls become doubles."""
+    import pyarrow
+    import pyarrow.compute
+
+    found = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if column.type == pyarrow.int64() and column.null_count:
+            ends = pyarrow.compute.min_max(column).as_py().values()
+            if any(end is not None and abs(end) > _EXACT for end in ends):
+                found.append(name)
+    return found
+
+
+def _nullable_integers(_: Any) -> Any:
+    import pandas
+
+    return pandas.Int64Dtype()
 
 
 def numpy_of(table: Any) -> dict[str, Any]:
@@ -48,11 +74,11 @@ def table_of(found: Any) -> Any:
 
     Raises:
         ImportError: the conversion needs pyarrow, which is not installed.
-        TypeError: the object is not a table.
+        TypeError: the object is not a table, or has a type whose values Arrow does not have.
         ColumnError: the name of a column contains a NUL.
     """
     table = _with_interface(found)
-    _check_names(table)
+    _check_columns(table)
     return table
 
 
@@ -98,8 +124,11 @@ def _with_interface(found: Any) -> Any:
     return pyarrow.table(arrays)
 
 
-def _check_names(table: Any) -> None:
-    """Refuse names with a NUL: Arrow's interface would truncate them, and Polars would abort the process."""
+def _check_columns(table: Any) -> None:
+    """Refuse names with a NUL, and types whose Arrow form is not their value.
+
+    Arrow's interface would truncate such names, and Polars would abort the process.
+    """
     kinds = [("", getattr(table, each)) for each in ("schema", "type", "dtype") if hasattr(table, each)]
     while kinds:
         path, kind = kinds.pop()
@@ -108,7 +137,21 @@ def _check_names(table: Any) -> None:
                 raise ColumnError(
                     f"expected a column's name without a NUL, got {name!r} at {path or '$'}; rename it"
                 )
-            kinds.append((f"{path}.{name}" if path else name, inner))
+            place = f"{path}.{name}" if path else name
+            if why := _not_a_value(inner):
+                raise TypeError(f"expected a type that BSON has, got {why} in column $.{place}")
+            kinds.append((place, inner))
+
+
+def _not_a_value(kind: Any) -> str | None:
+    """Return the name of a type that reaches Arrow as a number or an address, with the remedy; None for others."""
+    module = type(kind).__module__.partition(".")[0]
+    name = getattr(kind, "__name__", type(kind).__name__)
+    if (module == "polars" or getattr(kind, "__module__", "").startswith("polars.")) and name == "Object":
+        return "Polars' Object, of which Arrow has only addresses; make another column of it"
+    if getattr(kind, "extension_name", None) == "pandas.period":
+        return "pandas' period, of which Arrow has only a number; convert it with .dt.to_timestamp()"
+    return None
 
 
 def _columns_of(kind: Any) -> Iterator[tuple[str, Any]]:

@@ -64,8 +64,18 @@ class CursorTables:
         categorical: bool = False,
         parallel: int = 1,
         ordered: bool = False,
+        **others: Any,
     ) -> tuple[CursorTables | Ranges, _core.ColumnBuilder]:
-        """Return the source of batches, which is this cursor or one for each of several ranges, and the builder."""
+        """Return the source of batches, which is this cursor or one for each of several ranges, and the builder.
+
+        Raises:
+            TypeError: `others` has an option; `TableOptions` lists those that exist.
+        """
+        if others:
+            raise TypeError(
+                "expected of on_invalid, missing, categorical, parallel and ordered as options of a table, got "
+                f"{', '.join(others)}; convert pyarrow.table(cursor.to_arrow()) with another library's options"
+            )
         source: CursorTables | Ranges = self
         if not (type(parallel) is int and parallel == 1) or ordered:
             from mangonel._shared.cursors.ranges import Ranges
