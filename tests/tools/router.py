@@ -3,7 +3,8 @@
     with Router(mongod.port, "shop.orders", {"customer": 1}, [MinKey(), 10, 20, MaxKey()]) as router:
         client = MongoClient(router.uri)
 
-No sharded cluster runs here, so what several shards do at once is not shown: orphans, migrations, merged cursors.
+No sharded cluster runs here. Orphans and chunks that move are in tests/partitions/test_two_shards.py; merged cursors
+are not shown.
 """
 
 from __future__ import annotations
