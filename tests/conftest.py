@@ -71,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ClosingLines(config.rootpath))
         if count:
             config.pluginmanager.register(Progress(config, plays))
-    settings.register_profile("sample", max_examples=25, deadline=None)
+    settings.register_profile("sample", max_examples=12, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
     settings.register_profile("rest", max_examples=200, deadline=None)
     settings.load_profile(

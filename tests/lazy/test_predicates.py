@@ -22,7 +22,7 @@ pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
 duckdb = pytest.importorskip("duckdb")
 
-# By hand: MANGONEL_PREDICATES=20000. A hundred in a sample.
+# By hand: MANGONEL_PREDICATES=20000. Some fifty in a sample.
 EXAMPLES = int(os.environ.get("MANGONEL_PREDICATES") or min(250, 4 * settings().max_examples))
 PLAYED = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 KINDS = [

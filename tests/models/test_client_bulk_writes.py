@@ -35,7 +35,10 @@ face = faces("blocking", "asyncio")
 
 ASKED = os.environ.get("MANGONEL_PROGRAMS")
 PLAYED = settings(
-    max_examples=int(ASKED or 60), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(ASKED or min(60, 2 * settings().max_examples)),
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 CHOSEN = seed(1) if not ASKED else lambda test: test
 

@@ -27,10 +27,13 @@ from models.programs import MEMBERS, Step, programs, script
 # Hundreds of steps on a machine that does other things too.
 pytestmark = [pytest.mark.plays_a_sample, pytest.mark.timeout(3600)]
 
-# The usual programs are always the same; others by `--hypothesis-seed`.
+# The usual programs are always the same, twelve of a kind in a sample; others by `--hypothesis-seed`.
 ASKED = os.environ.get("MANGONEL_PROGRAMS")
 PLAYED = settings(
-    max_examples=int(ASKED or 40), deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(ASKED or min(40, settings().max_examples)),
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 CHOSEN = seed(1) if not ASKED else lambda test: test
 
