@@ -157,8 +157,7 @@ async def download_flow(port: Port, file: File, *, with_body: bool) -> Response:
 
 
 def _opened(file: File, port: Port) -> Any:
-    store, _ = bucket_of(file.bucket, file.alias, port.is_async)
-    return store.open_download_stream(file.id)
+    return bucket_of(file.bucket, file.alias, port.is_async).open_download_stream(file.id)
 
 
 def files_of(document: Any) -> frozenset[File]:

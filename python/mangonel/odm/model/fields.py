@@ -159,7 +159,7 @@ class Indexed:
         **options: Any,
     ) -> None:
         self.kind = kind
-        self.options = _index_options(unique, sparse, expire_after, name, None, options)
+        self.options = _index_options(unique, sparse, expire_after, name, options)
 
 
 class Index:
@@ -198,16 +198,11 @@ class Index:
         self.fields = fields
         self.kind = kind
         self.partial = partial
-        self.options = _index_options(unique, sparse, expire_after, name, None, options)
+        self.options = _index_options(unique, sparse, expire_after, name, options)
 
 
 def _index_options(
-    unique: bool,
-    sparse: bool,
-    expire_after: int | None,
-    name: str | None,
-    partial: Any,
-    others: Mapping[str, Any],
+    unique: bool, sparse: bool, expire_after: int | None, name: str | None, others: Mapping[str, Any]
 ) -> dict[str, Any]:
     check_index_options(others, ("expire_after", "partial"))
     options: dict[str, Any] = dict(others)
@@ -219,8 +214,6 @@ def _index_options(
         options["expireAfterSeconds"] = expire_after
     if name is not None:
         options["name"] = name
-    if partial is not None:
-        options["partialFilterExpression"] = partial
     return options
 
 

@@ -26,7 +26,6 @@ from mangonel.odm.query.typed import load_all, target
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from mangonel._shared.face_result import FaceResult
     from mangonel.odm.query.options import AggregateOptions
 
 __all__ = ["QueryAggregates"]
@@ -115,9 +114,6 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
                 return documents
             batch = cursor._batch
 
-    def _accumulate(self, is_async: bool, terminal: str, field: S | None) -> FaceResult[S]:
-        return self._run(is_async, terminal, self._accumulate_flow, field)
-
     async def _accumulate_flow(self, request: Request, field: Any) -> Any:
         operator = "$" + request.terminal.name
         group = {"$group": {"_id": None, "value": {operator: f"${key_of(field, self._model)}"}}}
@@ -145,7 +141,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find().sum(User.age)
             60
         """
-        return self._accumulate(IS_ASYNC, "sum", field)
+        return self._run(IS_ASYNC, "sum", self._accumulate_flow, field)
 
     @overload
     def avg(self, field: float | None) -> float | None: ...
@@ -162,7 +158,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find().avg(User.age)
             30.0
         """
-        return self._accumulate(IS_ASYNC, "avg", field)
+        return self._run(IS_ASYNC, "avg", self._accumulate_flow, field)
 
     @terminal
     def min(self, field: S | None) -> S | None:
@@ -175,7 +171,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find().min(User.age)
             24
         """
-        return self._accumulate(IS_ASYNC, "min", field)
+        return self._run(IS_ASYNC, "min", self._accumulate_flow, field)
 
     @terminal
     def max(self, field: S | None) -> S | None:
@@ -188,4 +184,4 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find().max(User.age)
             36
         """
-        return self._accumulate(IS_ASYNC, "max", field)
+        return self._run(IS_ASYNC, "max", self._accumulate_flow, field)

@@ -99,13 +99,13 @@ class QueryBuilder(Generic[T]):
         return made
 
     def _bare(self, **options: Any) -> Self:
-        """Return a query for the same documents without the mapper's result form."""
+        """Return a query for the same documents without `as_()`, `include()`, `lookup()` and `on_invalid`."""
         made = self._with(**options)
         made._shape, made._includes, made._lookups, made._on_invalid = None, (), (), "raise"
         return made
 
     def _from(self, origin: Any) -> Self:
-        """Return the same query on a document's connection, for its references. None: on the context's."""
+        """Return the query on a document's connection, to follow its references. None: on the context's connection."""
         if origin is None or origin.alias != self._model.__connection__:
             return self
         made = self._copy()

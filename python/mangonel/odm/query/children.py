@@ -15,9 +15,9 @@ from mangonel.odm.expressions.keys import key_of_name
 from mangonel.odm.model.codec import loaded_id
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
-from mangonel.odm.model.refs import Ref, Refs, stored_id
+from mangonel.odm.model.refs import Ref, Refs, flat_ids, stored_id
 from mangonel.odm.query.joins import stages_of
-from mangonel.odm.query.references import references
+from mangonel.odm.query.references import attributes
 from mangonel.odm.query.request import MOST_IDS
 
 # The options that the server's join can honour; with others, all children are fetched.
@@ -158,32 +158,12 @@ def grouped(children: list[Any], key: str, model: Any) -> dict[Any, list[Any]]:
     if field is not None and (get_origin(field.type) or field.type) in (Ref, Refs):
         return _core.odm_grouped(children, field.name)
     groups: dict[Any, list[Any]] = {}
-    path = path_of_key(model, key)
+    names = attributes(model, key)
     for child in children:
-        ids = [
-            id
-            for ref in references([child], path)
-            for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))
-        ]
+        ids = flat_ids(_core.odm_references([child], names, (Ref, Refs)))
         for parent in dict.fromkeys(map(key_of_id, ids)):
             groups.setdefault(parent, []).append(child)
     return groups
-
-
-def path_of_key(model: Any, key: str) -> Any:
-    """Return the path of a key, such as "lines.product"."""
-    found: Any = None
-    owner = model
-    for part in key.split("."):
-        field = next(
-            field
-            for kind in dict.fromkeys((owner, *owner.__tagged__()))
-            for field in kind.__plan__.fields.values()
-            if field.key == part
-        )
-        found = owner.__expressions__[field.name] if found is None else getattr(found, field.name)
-        owner = field.model
-    return found
 
 
 def _know_parents(groups: dict[Any, list[Any]], parents: dict[Any, Any], key: str, child: Any) -> None:

@@ -104,9 +104,6 @@ class _Tables(ArrowTables):
         self._tables = tables
 
     async def _table_flow(self) -> ArrowTable | None:
-        found: ArrowTable | None
         if self._seconds is None:
-            found = await self._tables._table_flow()
-        else:
-            found = await limited_flow(self._seconds, self._tables._table_flow)
-        return found
+            return await self._tables._table_flow()
+        return await limited_flow(self._seconds, self._tables._table_flow)

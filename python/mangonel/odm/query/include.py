@@ -1,7 +1,6 @@
 """`include`: fetches the documents that references lead to, with one command for each reference and level.
 
-A reference that several paths lead through is fetched once. `related()` gives one a query of its
-own.
+A reference that several paths lead through is fetched once. `related()` gives one a query of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.expressions.through import ManyPath, Through, hop, links_of, target_of
 from mangonel.odm.model.fetched import Fetched, key_of_id
-from mangonel.odm.model.refs import Refs, fetch_flow
+from mangonel.odm.model.refs import Refs, fetch_flow, flat_ids
 from mangonel.odm.query.children import children_flow
 from mangonel.odm.query.references import attach, makers_of, references
 
@@ -232,7 +231,7 @@ async def reference_flow(
     siblings: Any = ()
     if makers is None:
         refs = references(documents, path)
-        wanted = [id for ref in refs for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))]
+        wanted = flat_ids(refs)
     else:
         siblings = _core.odm_siblings(documents)
         wanted = [id for maker in makers for id in _core.odm_wanted(siblings, maker)]

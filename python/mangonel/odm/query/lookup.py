@@ -17,7 +17,7 @@ from mangonel.odm.expressions.through import ManyPath
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.invalid import located
-from mangonel.odm.model.refs import Ref, Refs
+from mangonel.odm.model.refs import Ref, Refs, flat_ids
 from mangonel.odm.query.children import children_flow, grouped, narrowed_children
 from mangonel.odm.query.include import Node, check_reference, merged, reference_flow
 from mangonel.odm.query.joins import stages_of, window_flow, window_stages
@@ -332,9 +332,7 @@ def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[lis
         fetched = Fetched({key_of_id(document.id): document for document in made}, is_included=True)
         refs = references(documents, path)
         if not _is_map(path):
-            fetched.note_absent(
-                id for ref in refs for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))
-            )
+            fetched.note_absent(flat_ids(refs))
         attach(refs, fetched)
 
 

@@ -197,54 +197,31 @@ def _sort_values(data: bytes, sort: dict[str, Any]) -> list[Any]:
     return found
 
 
-# BSON types in the server's sort order; comparisons match values of one group only.
+# BSON types in the server's sort order: the codes of their elements and their names, side by side where the server
+# compares them with one another.
 _ORDER = (
-    ("minKey",),
-    ("null", "undefined"),
-    ("number",),
-    ("string", "symbol"),
-    ("object",),
-    ("binData",),
-    ("objectId",),
-    ("bool",),
-    ("date",),
-    ("timestamp",),
-    ("regex",),
-    ("dbPointer",),
-    ("javascript",),
-    ("javascriptWithScope",),
-    ("maxKey",),
+    (b"\xff", ("minKey",)),
+    (b"\x06\x0a", ("null", "undefined")),
+    (b"\x01\x10\x12\x13", ("number",)),
+    (b"\x02\x0e", ("string", "symbol")),
+    (b"\x03", ("object",)),
+    (b"\x05", ("binData",)),
+    (b"\x07", ("objectId",)),
+    (b"\x08", ("bool",)),
+    (b"\x09", ("date",)),
+    (b"\x11", ("timestamp",)),
+    (b"\x0b", ("regex",)),
+    (b"\x0c", ("dbPointer",)),
+    (b"\x0d", ("javascript",)),
+    (b"\x0f", ("javascriptWithScope",)),
+    (b"\x7f", ("maxKey",)),
 )
 
 
 def _rank(value: Any) -> int:
     """Return the position of a value's type in the sort order."""
-    data = bson.encode({"": value})
-    return _RANKS[data[4]]
-
-
-_RANKS = {
-    0xFF: 0,
-    0x06: 1,
-    0x0A: 1,
-    0x01: 2,
-    0x10: 2,
-    0x12: 2,
-    0x13: 2,
-    0x02: 3,
-    0x0E: 3,
-    0x03: 4,
-    0x05: 5,
-    0x07: 6,
-    0x08: 7,
-    0x09: 8,
-    0x11: 9,
-    0x0B: 10,
-    0x0C: 11,
-    0x0D: 12,
-    0x0F: 13,
-    0x7F: 14,
-}
+    code = bson.encode({"": value})[4]
+    return next(rank for rank, (codes, _) in enumerate(_ORDER) if code in codes)
 
 
 def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
@@ -265,7 +242,7 @@ def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
             if rank == 2:
                 found.append({key: math.nan})
         others = _ORDER[:rank]
-    types = [name for group in others for name in group]
+    types = [name for _, names in others for name in names]
     if "null" in types:
         # A missing key sorts as null does.
         found.append({key: None})

@@ -124,10 +124,6 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                     self._on_invalid(error)
         return documents
 
-    async def _last_flow(self, request: Request) -> Any:
-        found = await self._all_flow(request)
-        return found[-1] if found else None
-
     async def _single_flow(self, request: Request) -> Any:
         return self._single_of(request, await self._all_flow(request))
 
@@ -180,27 +176,6 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                     request.answer,
                 )
         return self._run_request(request, self._single_flow)
-
-    def _last(self, is_async: bool) -> FaceResult[T]:
-        query: Any = self
-        if not is_windowed(self):
-            sort = self._options.get("sort") or {"_id": 1}
-            if any(direction not in (1, -1) for direction in sort.values()):
-                raise unsupported("last", "sort")
-            query = self._with(sort={key: -direction for key, direction in sort.items()}, limit=1)
-        return query._run(is_async, "last", query._last_flow)
-
-    def _nth(self, is_async: bool, index: int) -> FaceResult[T]:
-        query = self[expect("index", index, int, "an int") : index + 1]
-        if self._on_invalid == "raise":
-            return query._run(is_async, "nth", query._single_flow)
-        return self._run(is_async, "nth", self._nth_flow, index)
-
-    async def _nth_flow(self, request: Request, index: int) -> Any:
-        # A skip would count the documents that do not fit too.
-        part = self[: index + 1]
-        found = await part._all_flow(request.of(part, "all"))
-        return found[index] if index < len(found) else None
 
     # Reading.
 
@@ -288,7 +263,17 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     @terminal
     def last(self) -> T | None:
         """Return the last document in the query's order, or in the order of `_id`; None if there is none."""
-        return self._last(IS_ASYNC)
+        query: Any = self
+        if not is_windowed(self):
+            sort = self._options.get("sort") or {"_id": 1}
+            if any(direction not in (1, -1) for direction in sort.values()):
+                raise unsupported("last", "sort")
+            query = self._with(sort={key: -direction for key, direction in sort.items()}, limit=1)
+        return query._run(IS_ASYNC, "last", query._last_flow)
+
+    async def _last_flow(self, request: Request) -> Any:
+        found = await self._all_flow(request)
+        return found[-1] if found else None
 
     @terminal
     def nth(self, index: int) -> T | None:
@@ -301,7 +286,16 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             >>> User.find().sort("age").nth(1).name
             'Ada'
         """
-        return self._nth(IS_ASYNC, index)
+        query = self[expect("index", index, int, "an int") : index + 1]
+        if self._on_invalid == "raise":
+            return query._run(IS_ASYNC, "nth", query._single_flow)
+        return self._run(IS_ASYNC, "nth", self._nth_flow, index)
+
+    async def _nth_flow(self, request: Request, index: int) -> Any:
+        # A skip would count the documents that do not fit too.
+        part = self[: index + 1]
+        found = await part._all_flow(request.of(part, "all"))
+        return found[index] if index < len(found) else None
 
     @terminal
     def is_empty(self) -> bool:
@@ -433,9 +427,8 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     async def _made_json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
         """Return the documents as JSON with those that were included, which the core does not join."""
-        names = [
-            ".".join(attributes(path_of(field))) if not isinstance(field, str) else field for field in exclude
-        ]
+        paths = [field if isinstance(field, str) else path_of(field) for field in exclude]
+        names = [one if isinstance(one, str) else ".".join(attributes(one._model, one._key)) for one in paths]
         whole = self.eager() if "lazy" not in self._wish else self
         documents = await whole._all_flow(request.of(whole, "json"))
         return b"[" + b",".join(to_json_bytes(document, names) for document in documents) + b"]"

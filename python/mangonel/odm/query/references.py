@@ -25,19 +25,18 @@ def makers_of(model: Any, path: Path[Any]) -> list[Any] | None:
 
 def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
     """Return the references at a path in documents, also inside lists and embedded documents."""
-    return _core.odm_references(list(documents), attributes(path), (Ref, Refs))
+    return _core.odm_references(list(documents), attributes(path._model, path._key), (Ref, Refs))
 
 
-def attributes(path: Path[Any]) -> list[str]:
-    """Return the attributes that lead to a path's field."""
+def attributes(owner: Any, key: str) -> list[str]:
+    """Return the attributes of a model that lead to the field of a key, such as "lines.product"."""
     names: list[str] = []
-    owner = path._model
-    for key in path._key.split("."):
+    for part in key.split("."):
         field = next(
             field
             for model in dict.fromkeys((owner, *owner.__tagged__()))
             for field in model.__plan__.fields.values()
-            if field.key == key
+            if field.key == part
         )
         names.append(field.name)
         owner = field.model

@@ -108,8 +108,9 @@ def _same(*names: str) -> dict[str, str]:
 
 
 _FIND = _same(
-    "sort", "limit", "skip", "projection", "hint", "comment", "collation", "max_time_ms", "batch_size", "let"
-) | _same("allow_disk_use")
+    *("sort", "limit", "skip", "projection", "hint", "comment", "collation", "max_time_ms", "batch_size"),
+    *("let", "allow_disk_use"),
+)
 _COMMAND = _same("hint", "comment", "collation") | {"max_time_ms": "maxTimeMS"}
 _AGGREGATE = _COMMAND | _same("let") | {"batch_size": "batchSize", "allow_disk_use": "allowDiskUse"}
 _WRITE = _same("hint", "comment", "collation", "let")
@@ -441,6 +442,11 @@ async def undecodable_flow(request: Request, error: InvalidBSON, options: Any, *
 MOST_IDS = 50_000
 
 
+def in_parts(ids: list[Any], key: str = "_id") -> list[dict[str, Any]]:
+    """Return filters that together match the documents with one of these ids, each short enough for a command."""
+    return [{key: {"$in": ids[start : start + MOST_IDS]}} for start in range(0, len(ids), MOST_IDS)]
+
+
 async def filters_flow(request: Request, *, by_id: bool = False) -> list[dict[str, Any]]:
     """Return filters that together match a query's documents: the query's own filter, or filters by their ids.
 
@@ -449,11 +455,7 @@ async def filters_flow(request: Request, *, by_id: bool = False) -> list[dict[st
     """
     if not (by_id or request.query._joins or is_windowed(request.query)):
         return [request.filter]
-    ids = await ids_flow(request)
-    return [
-        {"$and": [{"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter]}
-        for start in range(0, len(ids), MOST_IDS)
-    ]
+    return [{"$and": [part, request.filter]} for part in in_parts(await ids_flow(request))]
 
 
 def split(data: bytes) -> list[bytes]:

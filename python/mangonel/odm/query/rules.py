@@ -18,7 +18,7 @@ from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import DeleteDenied
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.model.codec import raw_collection
-from mangonel.odm.query.request import MOST_IDS, dicts_flow
+from mangonel.odm.query.request import ids_flow, in_parts
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import lock_flow, on_primary
 from mangonel.odm.query.tenants import check_shared, tenant_filter
@@ -110,8 +110,8 @@ async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
             if rule == "cascade" and is_marked and not other.__soft_delete__():
                 continue
             place = _place(other, request, request.query._session)
-            query = place.query.find({field.key: {"$in": current_ids}})._bare(projection={"_id": 1})
-            found = [row["_id"] for row in await dicts_flow(place.of(query, "dicts"))]
+            query = place.query.find({field.key: {"$in": current_ids}})
+            found = await ids_flow(place.of(query, "dicts"))
             fresh = [id for id in found if (other.__collection_name__(), repr(id)) not in seen]
             if rule == "deny":
                 plan.taken = []
@@ -142,20 +142,15 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
     """
     for other, found in reversed(plan.cascades):
         place = _place(other, request, request.query._session)
-        for start in range(0, len(found), MOST_IDS):
-            query = {"_id": {"$in": found[start : start + MOST_IDS]}}
-            if other.__tenant__ is not None:
-                query |= tenant_filter(other)
-            await _changed_flow(other, place, query, None, plan.taken)
+        for query in in_parts(found):
+            await _changed_flow(other, place, query | tenant_filter(other), None, plan.taken)
     if plan.denials:
         await _ask_again_flow(plan, request)
     for other, field, rule, ids in plan.updates:
         place = _place(other, request, request.query._session)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
         change = update_for(other, [change])
-        query = {field.key: {"$in": ids}}
-        if other.__tenant__ is not None:
-            query |= tenant_filter(other)
+        query = {field.key: {"$in": ids}} | tenant_filter(other)
         await _changed_flow(other, place, query, change)
 
 
@@ -191,8 +186,8 @@ async def _delete_late_flow(plan: Plan, request: Any, session: Any) -> None:
 
 
 async def _delete_referring_flow(current: Any, place: Any, field: Any, ids: list[Any]) -> None:
-    for start in range(0, len(ids), MOST_IDS):
-        late = place.query.find({field.key: {"$in": ids[start : start + MOST_IDS]}})
+    for query in in_parts(ids, field.key):
+        late = place.query.find(query)
         found = on_primary(place.collection).find(late.query, projection={"_id": 1}, limit=1)
         if not await found._to_list_flow(None):
             continue
@@ -239,9 +234,8 @@ async def _look_flow(plan: Plan, session: Any, also: str = "") -> None:
         collection = place.collection if session is not None else on_primary(place.collection)
         options = {"session": session} if session is not None else {}
         count = 0
-        for start in range(0, len(ids), MOST_IDS):
-            query = query_of(place.filter, {field.key: {"$in": ids[start : start + MOST_IDS]}})
-            cursor = collection.find(query, projection={"_id": 1}, **options)
+        for part in in_parts(ids, field.key):
+            cursor = collection.find(query_of(place.filter, part), projection={"_id": 1}, **options)
             count += len(await cursor._to_list_flow(None))
         if count:
             await _restore_flow(plan)

@@ -18,7 +18,7 @@ from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.refs import stored_id
-from mangonel.odm.query.request import MOST_IDS
+from mangonel.odm.query.request import in_parts
 from mangonel.operations import UpdateOne
 
 # The collection of lock documents, in the database of the targets. They stay, a fixed number for each collection.
@@ -74,7 +74,7 @@ def check_acknowledged(model: Any, collection: Any) -> None:
     """
     if not collection.write_concern.acknowledged:
         raise UnsupportedOption(
-            f'a write of {model.__name__} cannot honour w=0: its references with on_delete="deny" are looked after'
+            f'a write of {model.__name__} cannot honour w=0: its references with on_delete="deny" are checked after it'
         )
 
 
@@ -100,8 +100,8 @@ async def missing_flow(
             collection = on_primary(collection)
         unique = list({repr(id): id for id in ids}.values())
         found: set[str] = set()
-        for start in range(0, len(unique), MOST_IDS):
-            query = query_of(request.filter, {"_id": {"$in": unique[start : start + MOST_IDS]}})
+        for part in in_parts(unique):
+            query = query_of(request.filter, part)
             rows = await collection.find(query, projection={"_id": 1}, **options)._to_list_flow(None)
             found.update(repr(row["_id"]) for row in rows)
         for field, ids in some:
@@ -169,7 +169,7 @@ class Rows:
         self._model = model
         self._request = request
         session = request.keywords.get("session")
-        self._keywords: dict[str, Any] = {} if session is None else {"session": session}
+        self._keywords: dict[str, Any] = request.session
         in_transaction = session is not None and session.in_transaction
         self._collection = request.collection if in_transaction else on_primary(request.collection)
         self._wanted = denying(model)
@@ -183,11 +183,8 @@ class Rows:
     async def read_flow(self, ids: list[Any] | None = None, **keywords: Any) -> dict[str, dict[str, Any]]:
         """Return the references of documents, of the query's if no ids are given."""
         projection = dict.fromkeys(("_id", *(field.key for field in self._wanted), *_marks(self._model)), 1)
-        filters = [self._request.filter]
-        if ids is not None:
-            filters = [{"_id": {"$in": ids[at : at + MOST_IDS]}} for at in range(0, len(ids), MOST_IDS)]
         found: list[Any] = []
-        for query in filters:
+        for query in [self._request.filter] if ids is None else in_parts(ids):
             cursor = self._collection.find(query, projection=projection, **keywords, **self._keywords)
             found += await cursor._to_list_flow(None)
         return {repr(row["_id"]): row for row in found}
@@ -208,7 +205,13 @@ class Rows:
         wanted = [
             (field, [id for row in rows for id in ids_in(row.get(field.key))]) for field in self._wanted
         ]
-        missing = await self._missing_flow([(field, found) for field, found in wanted if found])
+        request = self._request
+        missing = await missing_flow(
+            [(field, found) for field, found in wanted if found],
+            request.connection,
+            request.port.is_async,
+            self._keywords.get("session"),
+        )
         if not missing:
             return
         gone = {key: set(map(repr, found)) for key, found in missing.items()}
@@ -220,22 +223,14 @@ class Rows:
         for row in wrong:
             before = self.before.get(repr(row["_id"]))
             if before is None:
-                await self._request.port.call(
-                    self._request.collection.delete_one, {"_id": row["_id"]}, **self._keywords
-                )
+                await request.port.call(request.collection.delete_one, {"_id": row["_id"]}, **self._keywords)
             else:
-                await put_back_flow(self._model, self._request, row, before, self._keywords)
+                await put_back_flow(self._model, request, row, before, self._keywords)
         raise dangling(
             self._model,
             wrong[0]["_id"] if wrong else None,
             missing,
             f"the references of {len(wrong)} documents were put back",
-        )
-
-    async def _missing_flow(self, wanted: list[tuple[Any, list[Any]]]) -> dict[str, list[Any]]:
-        request = self._request
-        return await missing_flow(
-            wanted, request.connection, request.port.is_async, self._keywords.get("session")
         )
 
 

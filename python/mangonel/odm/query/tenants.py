@@ -29,21 +29,19 @@ def key_of_tenant(model: Any) -> str:
 
 
 def tenant_filter(model: Any, is_exact: bool = False) -> dict[str, Any]:
-    """Return the condition for the documents of this context's tenant; empty for all tenants.
+    """Return the condition for the documents of this context's tenant; empty for all tenants, or a model without.
 
     Args:
-        model: a model with `__tenant__`.
+        model: any model.
         is_exact: a collation may apply, by which texts of two tenants could be equal.
 
     Raises:
         NoTenant: no tenant is set.
         ValidationError: the tenant does not fit the field.
     """
-    value = tenant_or_all(model)
-    if value is ALL:
+    if model.__tenant__ is None or (value := tenant_or_all(model)) is ALL:
         return {}
-    stored = _stored(model, value)
-    key = key_of_tenant(model)
+    stored, key = _stored(model, value), key_of_tenant(model)
     if isinstance(stored, str) and (is_exact or "collation" in model.__collection_options__):
         # A regular expression knows no collation.
         return {key: {"$eq": stored, "$regex": rf"\A{re.escape(stored)}\z"}}

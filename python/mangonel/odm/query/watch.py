@@ -177,9 +177,9 @@ def _of_family(query: dict[str, Any]) -> list[Any]:
 
 
 async def _images_flow(model: Any, request: Any) -> dict[str, Any]:
-    """Return the option that asks for documents before changes, by which a deletion is known as the tenant's.
+    """Return the option that asks for each document as it was before its change: it tells whose tenant a deletion was.
 
-    Where the collection keeps none, deletions are missing: a warning of the log says so, once for each model.
+    If the collection keeps no such documents, deletions are left out. The log warns of that once for each model.
     """
     collection = request.collection
     limits = await server_limits_flow(collection.database.client, "aggregate")

@@ -21,7 +21,7 @@ from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.query.events import after_flow, before_insert_flow
 from mangonel.odm.query.reads import QueryReads
-from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
+from mangonel.odm.query.request import Request, filters_flow, ids_flow, in_parts, is_windowed, unsupported
 from mangonel.odm.query.rules import carry_out_flow, erase_flow, follow_flow, needs_plan, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import Rows, check_acknowledged, denying, touches
@@ -97,8 +97,8 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             return 1
         keywords = {**keywords, "upsert": False}
         try:
-            for start in range(0, len(ids), MOST_IDS):
-                query = {"$and": [{"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter]}
+            for part in in_parts(ids):
+                query = {"$and": [part, request.filter]}
                 count += await update_all_flow(request.collection, query, update, keywords)
         finally:
             await rows.check_flow()
@@ -125,10 +125,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             plan = await plan_rules_flow(self._model, ids, request)
             if plan.taken is None:
                 await carry_out_flow(plan, request)
-            filters = [
-                query_of({"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter)
-                for start in range(0, len(ids), MOST_IDS)
-            ]
+            filters = [query_of(part, request.filter) for part in in_parts(ids)]
         count, taken = 0, None if plan is None else plan.taken
         for query in filters:
             count += await erase_flow(self._model, request.collection, query, request.keywords, taken)

@@ -342,10 +342,8 @@ async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) ->
             write.is_stored = False
         return
     query: dict[str, Any] = {"_id": {"$in": [stored_id(write.document.id) for write in updates]}}
-    model = updates[0].document.__class__
-    if model.__tenant__ is not None:
-        query |= tenant_filter(model)
-    found = await place.port.call(_found, place.collection, query, place.session)
+    query |= tenant_filter(updates[0].document.__class__)
+    found = await place.collection.find(query, **place.session)._to_list_flow(None)
     stored = {repr(row["_id"]): row for row in found}
     options = place.collection.codec_options
     for write in updates:
@@ -366,7 +364,3 @@ async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) ->
         for write in updates:
             if write.is_stored and write.must_modify:
                 write.is_stored = None
-
-
-def _found(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.find(query, **options).to_list()

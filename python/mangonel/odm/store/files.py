@@ -57,15 +57,13 @@ class File(FileTwins):
             >>> File.put(b"hello", "greeting.txt").read()
             b'hello'
         """
-        store, port = bucket_of(bucket, alias, IS_ASYNC)
-        return port.flow(cls._put_flow(store, port, data, name, metadata, bucket, alias))
+        store = bucket_of(bucket, alias, IS_ASYNC)
 
-    @classmethod
-    async def _put_flow(
-        cls, store: Any, port: Any, data: Any, name: str, metadata: Any, bucket: str, alias: str
-    ) -> File:
-        id = await port.call(store.upload_from_stream, name, data, metadata=metadata)
-        return cls(id, bucket, alias)
+        async def put_flow() -> File:
+            id = await store._port.call(store.upload_from_stream, name, data, metadata=metadata)
+            return cls(id, bucket, alias)
+
+        return store._port.flow(put_flow())
 
     @terminal
     def read(self) -> bytes:
@@ -74,24 +72,12 @@ class File(FileTwins):
         Raises:
             NoFile: the file does not exist.
         """
-        store, port = bucket_of(self.bucket, self.alias, IS_ASYNC)
-        return port.flow(self._read_flow(store, port))
-
-    async def _read_flow(self, store: Any, port: Any) -> bytes:
-        from io import BytesIO
-
-        target = BytesIO()
-        await port.call(store.download_to_stream, self.id, target)
-        return target.getvalue()
+        return bucket_of(self.bucket, self.alias, IS_ASYNC).download(self.id)
 
     @terminal
     def delete(self) -> None:
         """Delete the file. The field keeps its id."""
-        store, port = bucket_of(self.bucket, self.alias, IS_ASYNC)
-        return port.flow(self._delete_flow(store, port))
-
-    async def _delete_flow(self, store: Any, port: Any) -> None:
-        await port.call(store.delete, self.id)
+        return bucket_of(self.bucket, self.alias, IS_ASYNC).delete(self.id)
 
     def __eq__(self, other: object) -> bool:
         return self.id == other.id if isinstance(other, File) else NotImplemented
@@ -103,11 +89,9 @@ class File(FileTwins):
         return f"File({self.id!r})"
 
 
-def bucket_of(name: str, alias: str, is_async: bool) -> tuple[Any, Any]:
-    """Return a bucket of a connection's database, and its port."""
+def bucket_of(name: str, alias: str, is_async: bool) -> Any:
+    """Return a bucket of a connection's database."""
     from mangonel import gridfs
 
-    chosen = connection(alias)
-    database = chosen.database(is_async)
     kind: Any = gridfs.AsyncGridFSBucket if is_async else gridfs.GridFSBucket
-    return kind(database, bucket_name=name), database._port
+    return kind(connection(alias).database(is_async), bucket_name=name)

@@ -24,7 +24,7 @@ from mangonel.odm.model.codec import TOLERANT, raw_collection
 from mangonel.odm.model.convert import NEW
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fields import now
-from mangonel.odm.query.request import MOST_IDS, Request, ids_flow
+from mangonel.odm.query.request import Request, ids_flow, in_parts
 from mangonel.odm.query.tenants import key_of_tenant, tenant_filter
 from mangonel.odm.store import bulk, writes
 
@@ -324,18 +324,15 @@ def kept_filter(model: Any, id: Any) -> dict[str, Any]:
         NoTenant: the model keeps tenants apart, and none is set.
     """
     query = range_of(id)
-    if model.__tenant__ is not None:
-        condition = tenant_filter(model)
-        if condition:
-            query["tenant"] = condition[key_of_tenant(model)]
+    if condition := tenant_filter(model):
+        query["tenant"] = condition[key_of_tenant(model)]
     return query
 
 
 async def _rows_flow(collection: Any, ids: list[Any], session: dict[str, Any]) -> dict[Any, Any]:
     """Return the stored documents with these ids, raw, by `_key`."""
     found: dict[Any, Any] = {}
-    for start in range(0, len(ids), MOST_IDS):
-        query = {"_id": {"$in": ids[start : start + MOST_IDS]}}
+    for query in in_parts(ids):
         rows = await collection.find(query, **session)._to_list_flow(None)
         found.update((_key(row["_id"], collection.codec_options), row) for row in rows)
     return found

@@ -13,6 +13,7 @@ from mangonel.odm.expressions.orders import Order
 from mangonel.odm.model.describe import default_of, spec_of
 from mangonel.odm.model.fields import Index
 from mangonel.odm.model.hooks import embedded_in_field
+from mangonel.operations import IndexModel
 
 
 @dataclass(slots=True)
@@ -55,27 +56,22 @@ def declared_indexes(cls: Any) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     family = [cls, *(model for model in cls.__tagged__() if model is not cls)]
     for model in family:
-        for name, resolved in model.__plan__.fields.items():
-            for index in resolved.indexes:
-                _declare(found, {resolved.key: index.kind}, index.options)
-            del name
-        _embedded_indexes(model, "", found, [])
+        _field_indexes(model, "", found, [])
         for index in model.__indexes__:
-            _declare(found, _keys_of(model, index), _options_of(model, index))
+            _declare(found, _keys_of(model, index), _options_of(index))
     return found
 
 
-def _embedded_indexes(model: Any, prefix: str, found: dict[str, dict[str, Any]], seen: list[Any]) -> None:
+def _field_indexes(model: Any, prefix: str, found: dict[str, dict[str, Any]], seen: list[Any]) -> None:
     if model in seen:
         return
     for resolved in model.__plan__.fields.values():
         path = prefix + resolved.key
-        if prefix:
-            for index in resolved.indexes:
-                _declare(found, {path: index.kind}, index.options)
+        for index in resolved.indexes:
+            _declare(found, {path: index.kind}, index.options)
         for embedded in embedded_in_field(resolved):
             for one in dict.fromkeys((embedded, *embedded.__tagged__())):
-                _embedded_indexes(one, path + ".", found, [*seen, model])
+                _field_indexes(one, path + ".", found, [*seen, model])
 
 
 def _keys_of(model: Any, index: Index) -> dict[str, Any]:
@@ -90,8 +86,7 @@ def _keys_of(model: Any, index: Index) -> dict[str, Any]:
     return keys
 
 
-def _options_of(model: Any, index: Index) -> dict[str, Any]:
-    del model
+def _options_of(index: Index) -> dict[str, Any]:
     options = dict(index.options)
     if index.partial is not None:
         options["partialFilterExpression"] = query_of(index.partial)
@@ -127,9 +122,12 @@ async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool
         return plan
     for name in [*plan.drop, *plan.rebuild]:
         await port.call(collection.drop_index, name)
-    wanted = [declared[name] for name in [*plan.rebuild, *plan.create]]
-    if wanted:
-        await port.call(_create, collection, wanted)
+    models = []
+    for name in [*plan.rebuild, *plan.create]:
+        keys = declared[name].pop("key")
+        models.append(IndexModel([*keys.items()], **declared[name]))
+    if models:
+        await port.call(collection.create_indexes, models)
     return plan
 
 
@@ -161,16 +159,6 @@ def _compared(index: dict[str, Any]) -> dict[str, Any]:
 
 def _by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: {**index, "name": name, "key": dict(index["key"])} for name, index in found.items()}
-
-
-def _create(collection: Any, wanted: list[dict[str, Any]]) -> Any:
-    from mangonel.operations import IndexModel
-
-    models = []
-    for index in wanted:
-        options = {name: value for name, value in index.items() if name != "key"}
-        models.append(IndexModel(list(index["key"].items()), **options))
-    return collection.create_indexes(models)
 
 
 async def create_collection_flow(cls: Any, collection: Any, validate: bool) -> None:

@@ -10,6 +10,7 @@ from mangonel.odm.errors import OdmError
 from mangonel.odm.expressions.keys import key_of
 from mangonel.odm.model.fields import Vector
 from mangonel.odm.store.schema import IndexPlan
+from mangonel.operations import SearchIndexModel
 
 # Pause between checks whether indexes are built.
 PAUSE_S = 0.5
@@ -143,7 +144,11 @@ async def sync_search_flow(
     for name in plan.rebuild:
         await port.call(collection.update_search_index, name, declared[name]["definition"])
     if plan.create:
-        await port.call(_create, collection, {name: declared[name] for name in plan.create})
+        models = [
+            SearchIndexModel(declared[name]["definition"], name=name, type=declared[name]["type"])
+            for name in plan.create
+        ]
+        await port.call(collection.create_search_indexes, models)
     if wait_s is not None:
         await _wait_flow(collection, declared, wait_s)
     return plan
@@ -180,14 +185,3 @@ def _has(there: Any, wanted: Any) -> bool:
     if isinstance(wanted, list):
         return isinstance(there, list) and len(there) == len(wanted) and all(map(_has, there, wanted))
     return bool(there == wanted)
-
-
-def _create(collection: Any, wanted: dict[str, dict[str, Any]]) -> Any:
-    from mangonel.operations import SearchIndexModel
-
-    return collection.create_search_indexes(
-        [
-            SearchIndexModel(index["definition"], name=name, type=index["type"])
-            for name, index in wanted.items()
-        ]
-    )

@@ -19,7 +19,8 @@ from mangonel.odm.errors import OdmError, ValidationError
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import DELETED, NEW
 from mangonel.odm.model.held_references import documents_of, references_in
-from mangonel.odm.model.refs import Ref, Refs
+from mangonel.odm.model.refs import stored_id
+from mangonel.odm.query.targets import ids_in
 
 
 class Unit(Transaction):
@@ -219,7 +220,7 @@ def _targets(document: Any, known: dict[Any, Any]) -> list[Any]:
         if name not in loaded or not isinstance(field.target, type):
             continue
         try:
-            ids = _ids(held(document, name))
+            ids = ids_in(held(document, name))
         except ValidationError:
             # A stored list that does not load keeps no document from being deleted; the delete rules see it.
             continue
@@ -228,17 +229,6 @@ def _targets(document: Any, known: dict[Any, Any]) -> list[Any]:
     return [one for one in found if one is not document]
 
 
-def _ids(value: Any) -> list[Any]:
-    """Return the ids in a field of references."""
-    if isinstance(value, Refs):
-        return list(value.ids)
-    if isinstance(value, Ref) or is_document(value):
-        return [value.id]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [id for item in value for id in _ids(item)] if isinstance(value, (list, tuple)) else [value]
-
-
 def _name(model: Any, id: Any) -> tuple[str, str]:
     """Return a key that identifies a document across all collections; an id may have no hash."""
-    return model.__collection_name__(), repr(id)
+    return model.__collection_name__(), repr(stored_id(id))
