@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Address
     from mangonel._faces.secure import SecureSocket
-    from mangonel._options.proxy import Proxy
     from mangonel._options.tls import Security
 
 T = TypeVar("T")
@@ -303,13 +302,6 @@ class BlockingPort(BlockingLoop):
             self._core.close()
         else:
             self._core.close_shard(shard)
-
-
-def open_secure(
-    address: Address, limit: Callable[[], float | None], security: Security, proxy: Proxy | None = None
-) -> SecureSocket:
-    """Open a socket as `open_socket` does, and do the TLS handshake as one more step."""
-    return secure_socket(open_socket(address, limit, proxy), address, limit, security)
 
 
 def secure_socket(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 
-from mangonel._faces.blocking import open_secure, secure_socket
+from mangonel._faces.blocking import secure_socket
+from mangonel._faces.sockets import open_socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _socket import socket
     from collections.abc import Awaitable, Callable
-    from socket import socket
     from typing import Any, Protocol
 
     from mangonel._options.tls import Security
@@ -48,9 +49,8 @@ def ask(
     """
     until = time.monotonic() + seconds
     if plain is None:
-        sock = open_secure(address, lambda: _left(until), security)
-    else:
-        sock = secure_socket(plain, address, lambda: _left(until), security)
+        plain = open_socket(address, lambda: _left(until))
+    sock = secure_socket(plain, address, lambda: _left(until), security)
     try:
         sock.settimeout(_left(until))
         sock.sendall(request.message)

@@ -455,14 +455,8 @@ class _GridFSBucket:
         Example:
             >>> bucket.rename(file_id, "farewell")
         """
-        return self._run(
-            timeout_ms,
-            _GridFSBucket._rename_flow,
-            {"_id": {"$eq": file_id}},
-            new_filename,
-            f"file_id {file_id!r}",
-            session,
-        )
+        filter, which = {"_id": {"$eq": file_id}}, f"file_id {file_id!r}"
+        return self._run(timeout_ms, _GridFSBucket._rename_flow, filter, new_filename, which, session)
 
     def rename_by_name(
         self,
@@ -486,14 +480,8 @@ class _GridFSBucket:
         Example:
             >>> bucket.rename_by_name("greeting", "farewell")
         """
-        return self._run(
-            timeout_ms,
-            _GridFSBucket._rename_flow,
-            {"filename": filename},
-            new_filename,
-            f"filename {filename!r}",
-            session,
-        )
+        filter, which = {"filename": filename}, f"filename {filename!r}"
+        return self._run(timeout_ms, _GridFSBucket._rename_flow, filter, new_filename, which, session)
 
     async def _rename_flow(
         self, filter: dict[str, Any], new_filename: str, which: str, session: _ClientSession | None

@@ -17,7 +17,7 @@ from mangonel.errors import (
     PyMongoError,
     ServerSelectionTimeoutError,
 )
-from mangonel.gridfs._names import equal_to, is_in_transaction, size_in
+from mangonel.gridfs._names import equal_to, file_operation, is_in_transaction, size_in
 from mangonel.gridfs.errors import CorruptGridFile
 
 TYPE_CHECKING = False
@@ -421,17 +421,7 @@ class ChunkStream:
             await self._verify_flow()
 
     async def _verify_flow(self) -> None:
-        operation = self._files._read_operation(
-            {
-                "find": self._files._name,
-                "filter": {"_id": equal_to(self._file["_id"])},
-                "limit": 1,
-                "singleBatch": True,
-            },
-            _core.READ_FIRST,
-            session=self._session,
-        )
-        now = await self._port.arun(operation)
+        now = await self._port.arun(file_operation(self._files, self._file["_id"], self._session))
         if now is None:
             self.drop()
             raise CorruptGridFile(f"file {self._file['_id']!r} was removed while it was read")

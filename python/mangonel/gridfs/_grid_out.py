@@ -8,7 +8,7 @@ from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream, target_flow
-from mangonel.gridfs._names import check_root, equal_to, size_in, warn_deprecated, without_custom_types
+from mangonel.gridfs._names import check_root, file_operation, size_in, warn_deprecated, without_custom_types
 from mangonel.gridfs._opening import may_open, opening_flow
 from mangonel.gridfs._parallel import fill_flow
 from mangonel.gridfs.errors import NoFile
@@ -86,14 +86,7 @@ class _GridOut:
 
     async def _open_flow(self) -> Mapping[str, Any]:
         if not self._file:
-            files = self._root["files"]
-            command = {
-                "find": files._name,
-                "filter": {"_id": equal_to(self._file_id)},
-                "limit": 1,
-                "singleBatch": True,
-            }
-            operation = files._read_operation(command, _core.READ_FIRST, session=self._session)
+            operation = file_operation(self._root["files"], self._file_id, self._session)
             self._file = await self._port.arun(operation)
         return self._found()
 

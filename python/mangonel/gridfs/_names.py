@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel import _core
 from mangonel._arguments import expect
 from mangonel._light import Any
 from mangonel._shared.client.database import _Database
@@ -84,6 +85,12 @@ def size_in(file: Mapping[str, Any], name: str) -> int:
 def equal_to(value: Any) -> dict[str, Any]:
     """Return a condition that a field equals this value; the value is never read as operators."""
     return {"$eq": value}
+
+
+def file_operation(files: _Collection[Any], file_id: Any, session: _ClientSession | None) -> _core.Operation:
+    """Return the operation that reads a file's document."""
+    command = {"find": files._name, "filter": {"_id": equal_to(file_id)}, "limit": 1, "singleBatch": True}
+    return files._read_operation(command, _core.READ_FIRST, session=session)
 
 
 def warn_deprecated(kind: str, name: str) -> None:

@@ -29,9 +29,9 @@ def loop_ns() -> int:
     return time.perf_counter_ns() - start
 
 
-def fsync_ns(folder: str | None = None) -> int:
+def fsync_ns() -> int:
     """Return the duration in ns of writing 4 KiB and waiting for the disk."""
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with tempfile.TemporaryFile() as file:
         file.write(b"\0" * FSYNC_BYTES)
         file.flush()
         start = time.perf_counter_ns()

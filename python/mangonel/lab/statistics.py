@@ -130,12 +130,12 @@ def p_value(found: Estimate) -> float:
     return math.erfc(abs(value) / reach * NORMAL / math.sqrt(2))
 
 
-def discoveries(chances: Sequence[float], rate: float = 0.05) -> list[bool]:
-    """Return which tests count, so that at most `rate` of those are false (Benjamini-Hochberg)."""
+def discoveries(chances: Sequence[float]) -> list[bool]:
+    """Return which tests count, so that at most 5 % of those are false (Benjamini-Hochberg)."""
     ranked = sorted(range(len(chances)), key=lambda place: chances[place])
     last = 0
     for rank, place in enumerate(ranked, 1):
-        if chances[place] <= rate * rank / len(chances):
+        if chances[place] <= 0.05 * rank / len(chances):
             last = rank
     stands = set(ranked[:last])
     return [place in stands for place in range(len(chances))]

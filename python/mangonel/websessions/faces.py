@@ -82,7 +82,7 @@ class _Face:
         more = advice(error, self._given)
         return StoreError(f"{text}; {more}" if more else text)
 
-    def _may_hide(self, session: WebSession[Any], plan: int) -> bool:
+    def _may_hide(self, plan: int) -> bool:
         # Ending a websession, or changing its user, must not appear to have succeeded.
         return self._sessions.on_store_error == "anonymous" and plan not in (END, ROTATE)
 
@@ -168,7 +168,7 @@ class _Face:
         except Exception as error:
             failure = self._fail(error, session)
             session.state.cookie = session.state.device_cookie = None
-            if not self._may_hide(session, plan):
+            if not self._may_hide(plan):
                 raise failure from error
 
     async def _save_flow(self, session: WebSession[Any]) -> None:

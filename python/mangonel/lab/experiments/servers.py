@@ -29,6 +29,7 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Task
 from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.experiments.reads import FindOneTask
+from mangonel.lab.latency import in_threads
 
 
 def _start() -> str:
@@ -136,11 +137,7 @@ class Load:
         if self._bench.is_async:
             self._bench.run(self._tasks(kinds))
             return
-        threads = [threading.Thread(target=lambda kind=kind: at_once(self._work(kind))) for kind in kinds]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(lambda turn: at_once(self._work(kinds[turn])), len(kinds))
 
     async def _tasks(self, kinds: list[str]) -> None:
         await asyncio.gather(*map(self._work, kinds))
