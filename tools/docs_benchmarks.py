@@ -29,7 +29,7 @@ PEERS = ("pymongo", "motor", "mongojet", "mongoengine", "beanie", "redis", "torn
 # Pages with all tables, made by `mangonel lab show --markdown`.
 REPORTS = {"figures": "this run", "web": "a web page in full", "websessions": "web sessions in full"}
 IMAGES, PAGES = ROOT / "docs/images", ROOT / "docs/benchmarks"
-# Where the chart of the client's processor time stands on the front pages, and where its pictures are from there.
+# The front pages that show the chart of the client's processor time, each with the folder of its pictures from there.
 FRONTS = {ROOT / "README.md": "docs/images", ROOT / "docs/index.md": "images"}
 MARKER = "<!-- written by tools/docs_benchmarks.py -->\n"
 
@@ -134,7 +134,7 @@ def _times(words: str) -> str:
 
 
 def write_front(content: dict[str, Any]) -> int:
-    """Write the chart of the client's processor time and its place on the front pages; return an exit status."""
+    """Write the chart of the client's processor time, and put it on the front pages; return an exit status."""
     found = costs.costs(results.Results(content))
     if not found or len(found[0].peers) < 2:
         print("docs_benchmarks: expected a run of `languages` with client CPU, got none", file=sys.stderr)

@@ -285,7 +285,7 @@ def _shown(addresses: set[tuple[str, int | None]]) -> str:
 
 
 class Sizes(NamedTuple):
-    """What the server tells of the size of a collection: bytes, 0 if it does not tell, as for a view."""
+    """The size of a collection in bytes, as the server reports it; 0 if it reports none, as for a view."""
 
     whole: int = 0
     average: int = 0

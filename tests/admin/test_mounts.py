@@ -284,7 +284,8 @@ def test_a_stream_tells_of_changes_on_tornado(db: Connection, admin: Admin) -> N
             assert "draft" not in event
             told = json.loads(event.partition("data: ")[2])
             shown = visitor.get("/Post").html
-            # Whether she could see what is gone is not known any more: no id is told, and her rows have their marks.
+            # It is no longer known whether she could see the deleted document, so no id is told; her rows have their
+            # marks.
             hidden.delete()
             post.delete()
             gone = [json.loads(next(following).partition("data: ")[2]) for _ in range(2)]

@@ -79,7 +79,7 @@ class Tokens(OIDCCallback):
         self.most_running = 0
 
     def __repr__(self) -> str:
-        # It stands in the names of tests, which must be the same in each worker.
+        # It is part of the names of tests, which must be the same in each worker.
         return f"Tokens({', '.join(self._tokens)})"
 
     def fetch(self, context: OIDCCallbackContext) -> OIDCCallbackResult:

@@ -68,5 +68,5 @@ def test_a_certificate_of_nobody_is_refused(
     client = client_with(face, guarded_by_certificates, certificates, certificates.elsewhere, username=user)
     with pytest.raises(OperationFailure, match="MONGODB-X509") as caught:
         face.run(lambda: client.shop.orders.find_one())
-    # UserNotFound or AuthenticationFailed: a server names the first to who did not name a user.
+    # UserNotFound or AuthenticationFailed: a server reports the first to a client that named no user.
     assert caught.value.code in (11, 18)

@@ -75,7 +75,7 @@ def test_every_type_becomes_what_bson_has_for_it(kind: Any, values: list[Any], w
     array = pa.array(values, kind)
 
     assert values_of(array) == wanted
-    # What stands before and behind a slice is not of it.
+    # Values before and after a slice do not belong to it.
     padded = pa.concat_arrays([array.slice(0, 1), array, array.slice(0, 1)])
     assert values_of(padded.slice(1, len(array))) == wanted
 

@@ -20,7 +20,7 @@ from mangonel.server import Server
 pa = pytest.importorskip("pyarrow")
 
 ROWS = 600
-# By what the ids are: a function of the number.
+# By kind of id: a function of the number.
 IDS: dict[str, Any] = {
     "ints": lambda number: number,
     "object ids": lambda number: ObjectId(f"{number:024x}"),

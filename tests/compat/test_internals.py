@@ -144,7 +144,7 @@ TEXTS = st.text(
 
 @given(TEXTS, st.booleans())
 def test_a_password_is_prepared_as_by_pymongo(text: str, strict: bool) -> None:
-    # PyMongo's own fails on what has nothing left.
+    # PyMongo's own fails on text of which nothing is left.
     found = outcome(pymongo.saslprep.saslprep, text, strict)
     if found != ("error", "IndexError"):
         assert outcome(_internals.saslprep, text, strict) == found

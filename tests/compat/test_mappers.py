@@ -1,4 +1,4 @@
-"""Libraries that stand on PyMongo or Motor define, save, query and delete on this driver."""
+"""Libraries that are built on PyMongo or Motor define, save, query and delete on this driver."""
 
 from __future__ import annotations
 

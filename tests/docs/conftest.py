@@ -1,4 +1,4 @@
-"""What pages and examples have in common: they store under names that readers would choose."""
+"""Fixtures of pages and examples, which use database names that readers would choose."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ clients: list[Any] = []
 
 
 def connected(address: str) -> Any:
-    """Return a client that the examples share, until one of them closes it. Nothing here is to outlive a crash."""
+    """Return the client that the examples share until one of them closes it. Its writes do not wait for the journal."""
     with contextlib.suppress(mangonel.errors.InvalidOperation, IndexError):
         clients[-1].admin.command("ping")
         return clients[-1]

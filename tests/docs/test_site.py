@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_column_of_a_table_has_a_heading(page):
-    # Who does not see the page is told the heading with each cell.
+    # Screen readers announce the heading with each cell.
     lines = prose(page).splitlines()
     headings = [
         line for line, next_line in itertools.pairwise(lines) if re.fullmatch(r"\|[-:| ]+\|", next_line)

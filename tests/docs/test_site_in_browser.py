@@ -70,5 +70,5 @@ def test_the_chart_is_the_one_that_was_drawn_for_the_width_and_the_theme(
     assert source.partition("#")[0].endswith(
         f"images/first-{'narrow-' if size == 'phone' else ''}{theme}.svg"
     )
-    # Its letters are as large as they were meant.
+    # Its letters are as large as intended.
     assert 0.8 <= drawn / natural <= 1.2

@@ -229,7 +229,7 @@ def _is_known(method: Method, keyword: str) -> bool:
     )
 
 
-# A cursor of PyMongo that was given what is no session stumbles over it once more when it goes.
+# A PyMongo cursor that was given a wrong session fails once more when it is deleted.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*__del__:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("method", METHODS, ids=str)

@@ -1,7 +1,7 @@
-"""Replies of random bytes, read by both faces: a result, or an error that says so, and a client that lives on.
+"""Replies of random bytes on both faces: each gives a result or an error that names it, and the client goes on.
 
-The rows are those of `test_malformed_replies`, where values change and the bytes are well made. Here the bytes change,
-so that what Rust reads is tried together with what Python makes of it.
+The commands are those of `test_malformed_replies`, which changes values in well-formed replies. Here the bytes change,
+so that Rust's reading and Python's use of the reply are tried together.
 """
 
 from __future__ import annotations

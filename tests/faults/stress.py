@@ -200,7 +200,7 @@ def fork(work: Callable[[], Any]) -> None:
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        # Here no thread of faulthandler's can be had: it would wait for the parent's.
+        # No thread of faulthandler can be used here: it would wait for the parent's.
         faulthandler.register(signal.SIGALRM, chain=True)
         signal.alarm(HANGS // 2)
         status = 1

@@ -209,8 +209,8 @@ def heard(function, *arguments):
     except Alarm as error:
         hear(error)
 
-# CPython 3.13 takes a loop's jump back for one that raises nothing and leaves it out of the `try` around it: what rings
-# there is heard by who called. This loop turns only where that happened.
+# CPython 3.13 takes a loop's jump back for one that raises nothing and leaves it out of the `try` around it: an alarm
+# there reaches the caller. This loop repeats only if that happened.
 while not is_over:
     heard(heard, heard, work)
 for ignored in unraisable:
@@ -457,7 +457,7 @@ task._fut_waiter._callbacks.clear()
 inner = task.get_coro().cr_await
 loop.close()
 del task
-# As a collection of garbage does it that comes to this one first.
+# As a garbage collection does that reaches this one first.
 inner.close()
 print("closed")
 """

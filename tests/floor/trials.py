@@ -32,7 +32,7 @@ SECONDS = 20.0
 
 
 class Way:
-    """How the flows of a test run: to their ends, in the caller's thread. Others break them off.
+    """How a test's flows are run: here to their ends, in the caller's thread; subclasses break them off.
 
     Attributes:
         kinds: the kinds of breaking it off, besides those of the network.

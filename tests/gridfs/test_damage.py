@@ -142,8 +142,7 @@ def test_damage_is_reported(
             continue
         with pytest.raises(CorruptGridFile, match=r"chunk") as caught:
             way(face, opened())
-        # The message names the chunk that is due.
-        # Of several connections it is the first to notice that speaks.
+        # The message names the chunk that is due. Of several connections, the first one to notice reports it.
         assert way is over_connections or f"#{PLACES[place]}" in str(caught.value), way
 
 

@@ -238,7 +238,7 @@ def test_marks_fail_for_what_was_missed_and_not_for_what_was_not_played(name, mi
 @pytest.mark.no_sample
 def test_aa_sets_every_contender_against_itself(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
-    # Whether 1 is held is the machine's affair in a test; that it is looked at is not.
+    # Whether the interval holds 1 depends on the machine; that it is checked does not.
     words = f"aa {server.uri} planted --contender sound-1 --rounds 2"
     assert lab(words, "-o", tmp_path / "r.jsonl") in (0, 1)
     assert "of 1 cells" in capsys.readouterr().out

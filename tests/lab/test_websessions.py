@@ -27,7 +27,7 @@ from mangonel.lab.scheduler import line_up
 from mangonel.lab.scores import site_tables
 from tools.needed import needed
 
-# A stall that is long against what a busy machine does to anybody.
+# A stall that is long compared with those of a busy machine.
 SIZE = Size(quick=True, parameters={"requests": 100, "population": 50, "stall": 3})
 NOWHERE = Target("mongodb://127.0.0.1:1/?", "lab", "none")
 

@@ -303,7 +303,7 @@ def test_logger_that_is_turned_on_later_is_heard_of_after_a_heartbeat(face: Face
     client = face.client(server.uri, heartbeatFrequencyMS=500, serverMonitoringMode="poll")
     face.run(lambda: client.admin.command("ping"))
     logger.addHandler(kept)
-    # As if the level were that of a logger above: this one's own would be heard of at once.
+    # As if the level were that of a logger above: a change of this logger's own level would be noticed at once.
     logging.Logger.setLevel(logger, logging.DEBUG)
     try:
         eventually(lambda: face.run(lambda: client.admin.command("ping")) and kept.messages, "a message")

@@ -168,13 +168,13 @@ def test_span_is_exported_as_the_sdk_exports_its_own(
         if way != "the SDK's":
             maker = own_spans.maker_of(tracer)
             assert maker is not None
-            # What comparing used up of the ids is given back.
+            # The ids that the comparison used up are given back.
             tracer.id_generator.__init__()
             start = maker.start_span
             if way != "spans":
                 start_below = maker.start_command
             with trace.use_span(trace.get_current_span(context)):
-                # What it refuses without an id, the SDK refuses too; most it can tell so.
+                # What it refuses without an id, the SDK refuses too; that covers most cases.
                 may_record = maker.may_record(trace.get_current_span().get_span_context())
                 is_recording = tracer.start_span("find").is_recording()
             assert may_record or not is_recording

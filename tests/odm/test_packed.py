@@ -475,7 +475,7 @@ def test_keys_of_each_parse_are_found_and_those_of_another_text_are_not() -> Non
             "title_of_it": "t",
             "other_title": "t",
         }
-        # As long as a field's name, so that one would take the memory of a key that was let go.
+        # As long as a field's name, so that one could get the memory of a key that was freed.
         wrong = [_parsed("title_of_ix"), _parsed("titleXof_it"), _parsed("other_titlX")]
         for values in wrong:
             (name,) = values.keys() - {"line_of_one"}

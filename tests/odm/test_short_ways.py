@@ -117,7 +117,7 @@ def without_dicts(value: Any) -> Any:
 def outcome(make: Callable[[], Any]) -> Any:
     try:
         made = make()
-        # An int may be taken that no BSON has room for.
+        # It may take an int that is too large for BSON.
         return bytes(made.to_bson().raw), made.is_new, type(made)
     except (TypeError, ValueError, OverflowError) as error:
         return type(error), str(error)

@@ -316,7 +316,7 @@ class Machine(RuleBasedStateMachine):
         if name == "n":
             return row.get(name, 0)
         found = rows_of(row.get(name))
-        # The order of a set is none.
+        # A set has no order.
         return sorted(found) if name == "keys" and found else found
 
     def settle(self, copy: Copy, changed: set[str], before: dict[str, Any], save: Callable[[], Any]) -> None:

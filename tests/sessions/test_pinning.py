@@ -40,7 +40,7 @@ def test_all_commands_of_a_transaction_go_to_one_router(
     session = cluster.start_session()
     addresses = {router.address for router in routers}
     pinned: list[str] = []
-    # Each router is as likely as the other, so that one of them is left out by chance as good as never.
+    # Each router is as likely as the other, so chance almost never leaves one of them out.
     while len(pinned) < 12 or (set(pinned) != addresses and len(pinned) < 64):
         session.start_transaction()
         for _ in range(3):

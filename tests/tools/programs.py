@@ -1,4 +1,4 @@
-"""Programs of this repository that are no part of a package, as modules."""
+"""Imports programs of this repository that belong to no package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 
 
 def load_program(path: Path, name: str = "") -> ModuleType:
-    """Return what a file defines, under its own name or another; it is no program then."""
+    """Import a file as a module, named as the file or as given, so that its `__main__` block does not run."""
     spec = importlib.util.spec_from_file_location(name or path.stem, path)
     assert spec is not None
     assert spec.loader is not None

@@ -58,7 +58,7 @@ def test_type_checkers_see_every_exported_name() -> None:
 def lazy_modules() -> list[str]:
     root = Path(mangonel.__file__).parent
     late = [path for path in sorted(root.rglob("*.py")) if "late_names(__name__" in path.read_text()]
-    # Where a stub says what there is, that is read in its place.
+    # If a module has a stub, the stub is read instead.
     paths = [path for path in late if not path.with_suffix(".pyi").exists()]
     return [
         ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")

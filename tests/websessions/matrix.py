@@ -205,7 +205,7 @@ class Played:
         can = {"everywhere": self.has_find, "recall": bool(self.remember)}
         # Until the grace is over, a token that comes again is a request that was on its way.
         can["theft"] = self.copied is not None and self.clock() - self.copied[1] > GRACE
-        # What has to wait for so much comes at once, or an end comes before it.
+        # A step that would have to wait that long comes at once, or an end comes first.
         return ["theft"] if can["theft"] else [each for each in MOVERS if can.get(each, True)]
 
     def writes(self) -> list[tuple[str, str, Any]]:

@@ -239,7 +239,7 @@ async def test_the_most_websessions_may_depend_on_the_user() -> None:
 def test_settings_that_make_no_sense_are_refused_at_the_start(settings: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         WebSessions("memory:", **settings)
-    with pytest.raises(UsageError, match="a cookie is none"):
+    with pytest.raises(UsageError, match="a cookie is no store"):
         WebSessions("cookie:", seal="k" * 32, devices=True)
 
 

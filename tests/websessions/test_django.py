@@ -257,10 +257,10 @@ def test_a_new_session_has_a_key_once_it_is_saved_in_a_view() -> None:
     ("wrong", "said"),
     [
         ({"WEBSESSIONS": None}, "expected WEBSESSIONS = WebSessions"),
-        ({"SESSION_COOKIE_HTTPONLY": False}, "SESSION_COOKIE_HTTPONLY=False cannot be had"),
+        ({"SESSION_COOKIE_HTTPONLY": False}, "expected no SESSION_COOKIE_HTTPONLY=False"),
         ({"SESSION_COOKIE_AGE": 60}, "SESSION_COOKIE_AGE is 60"),
         ({"SESSION_COOKIE_DOMAIN": "a.example"}, "SESSION_COOKIE_DOMAIN is 'a.example'"),
-        ({"SESSION_SERIALIZER": "theirs"}, "SESSION_SERIALIZER cannot be had"),
+        ({"SESSION_SERIALIZER": "theirs"}, "expected no SESSION_SERIALIZER, got one"),
         ({"SESSION_ENGINE": "django.contrib.sessions.backends.db"}, "expected SESSION_ENGINE ="),
     ],
 )

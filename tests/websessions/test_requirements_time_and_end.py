@@ -451,7 +451,7 @@ async def test_a_user_has_so_many_sessions_at_most(policy: str) -> None:
         await browsers[3].login("alice")
         expected = [None, "alice", "alice", "alice"]
     assert [(await browser.begin()).user for browser in browsers] == expected
-    # Logging in again in the same browser is no session more.
+    # Logging in again in the same browser adds no session.
     await browsers[1].logout()
     await browsers[1].login("alice")
     await browsers[1].login("alice")

@@ -478,7 +478,7 @@ async def test_an_application_of_the_fork_starts_unchanged() -> None:
 
 
 async def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
-    """A handler and its websession that referred to each other cost more than all else that a reader costs."""
+    """If a handler and its websession referred to each other, collecting them would cost more than the request."""
     import weakref
 
     alive: list[weakref.ref[Any]] = []

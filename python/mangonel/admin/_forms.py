@@ -271,7 +271,7 @@ def move(spec: Spec, path: str, form: Form, wanted: str) -> None:
 
 
 def _row_taken(form: Form, at: str, number: str) -> Form:
-    """Take a row out of a form; return its texts by what stands behind its path."""
+    """Take a row out of a form; return its texts by the rest of their keys after its path."""
     keys = [key for key in form if key == at or (key.startswith(at) and key[len(at)] in ".?#-^")]
     return {"^": number, **{key[len(at) :]: form.pop(key) for key in keys}}
 

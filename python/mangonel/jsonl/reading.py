@@ -135,7 +135,7 @@ def _pieces(file: IO[bytes], path: Path, offset: int, line: int) -> Iterator[_Pi
                 if len(rest) > _LONGEST_LINE:
                     raise JSONLinesError(
                         f"{path.name}, line {line + 1}: expected a document, "
-                        f"found more than {_LONGEST_LINE} bytes without an end"
+                        f"got more than {_LONGEST_LINE} bytes without an end"
                     )
                 continue
             piece = rest + data[:end]

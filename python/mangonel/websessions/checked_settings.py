@@ -95,7 +95,7 @@ class CheckedSettings(Generic[Data]):
                 )
         if is_stateless and self.predecessors:
             raise UsageError(
-                "predecessors= needs a store, which knows the cookies that were taken over; a cookie is none"
+                "predecessors= needs a store that remembers the cookies that were taken over; a cookie is no store"
             )
         signing, sealing = keys_of(protection.sign, "sign"), keys_of(protection.seal, "seal")
         self._signing = _bytes(signing)
@@ -115,7 +115,9 @@ class CheckedSettings(Generic[Data]):
         if is_stateless and self.ring is None:
             raise UsageError("websessions in cookies need seal=; mangonel.websessions.new_key() makes a key")
         if is_stateless and users.max_per_user is not None:
-            raise UsageError("max_per_user needs a store that can look for a user, and a cookie is none")
+            raise UsageError(
+                "max_per_user needs a store that can find a user's websessions; a cookie is no store"
+            )
         self.trust_forwarded = trust_forwarded
         if isinstance(protection.bind, str):
             raise UsageError(f"expected bind as names of signals, as bind=({protection.bind!r},), got a str")
@@ -476,7 +478,7 @@ def _check_devices(users: Users, is_stateless: bool) -> None:
         if given is not None and not users.devices:
             raise UsageError(f"{name}= is about devices, which are not kept; give devices=True as well")
     if users.devices and is_stateless:
-        raise UsageError("devices=True needs a store, which keeps them; a cookie is none")
+        raise UsageError("devices=True needs a store that keeps them; a cookie is no store")
     if users.devices:
         check_parser()
 

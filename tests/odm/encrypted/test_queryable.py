@@ -337,7 +337,7 @@ def test_what_the_server_looks_values_up_by_is_no_part_of_a_document() -> None:
 
 @pytest.mark.parametrize(
     ("model", "reason"),
-    [(Mixed, r'no "random" values, as of words\.\[\]'), (Shared, "the same for ssn and note")],
+    [(Mixed, r'no "random" field, such as words\.\[\]'), (Shared, "the same for ssn and note")],
     ids=["another algorithm", "one key"],
 )
 def test_a_collection_that_no_server_makes_is_refused(

@@ -243,8 +243,8 @@ def _find_and_modify(places: Places, group: Group, root: Node) -> None:
         projected(places, fields, root, "a projection")
     if _is_true(group.get("new")) and root.is_queryable:
         raise UnsupportedOption(
-            f"findAndModify cannot return a document of {places.name} as it is afterwards: MongoDB returns what it "
-            "was, in a collection of Queryable Encryption; use find_and_update(new=False), or save() what was found"
+            f"findAndModify cannot return a document of {places.name} as changed: in a collection of Queryable "
+            "Encryption MongoDB returns it only as it was; use find_and_update(new=False), or save() the document"
         )
     _one_update(places, group, root, "query", "update")
 

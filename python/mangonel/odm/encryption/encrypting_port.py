@@ -197,14 +197,14 @@ async def encrypted_fields_flow(model: Any, collection: Any) -> dict[str, Any]:
     for path, rule in rules.items():
         if rule.algorithm not in QUERYABLE:
             raise ValueError(
-                f'cannot make the collection of {model.__name__}: MongoDB takes no "{rule.algorithm}" values, as of '
-                f"{path}, beside fields of Queryable Encryption"
+                f"cannot create the collection of {model.__name__}: MongoDB allows no "
+                f'"{rule.algorithm}" field, such as {path}, beside fields of Queryable Encryption'
             )
         key = rule.key() if callable(rule.key) else rule.key
         other = users.setdefault(key, path)
         if other != path:
             raise ValueError(
-                f"cannot make the collection of {model.__name__}: expected a key of its own for each field of "
+                f"cannot create the collection of {model.__name__}: expected a key of its own for each field of "
                 f"Queryable Encryption, got the same for {other} and {path}"
             )
     ids = {key: Binary(await cipher.id_flow(key), UUID_SUBTYPE) for key in users if isinstance(key, str)}

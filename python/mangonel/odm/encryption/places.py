@@ -177,8 +177,8 @@ class Places:
             name = self.names.get(rule.key_field)
             if name is None:
                 raise UnsupportedOption(
-                    f"cannot tell the key of {self.name}.{path}: its name is in {rule.key_field!r}, got no such text "
-                    f"in the document or in the query; add the condition {self.name}.{rule.key_field} == …"
+                    f"cannot tell the key of {self.name}.{path}: expected its name as text in {rule.key_field!r} of "
+                    f"the document or the query, got none; add the condition {self.name}.{rule.key_field} == …"
                 )
             return name
         key = rule.key

@@ -106,7 +106,7 @@ class Runner:
         strange = [name for name in [*applied, *([begun["_id"]] if begun else [])] if name not in known]
         if strange:
             raise MigrationError(
-                f"expected the files of {', '.join(strange)}, which the database has; got none"
+                f"expected the files of {', '.join(strange)}, which were applied to this database, got none"
             )
         steps: list[tuple[Migration, bool]] = []
         if begun is not None:

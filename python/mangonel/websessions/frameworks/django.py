@@ -106,11 +106,11 @@ def websessions() -> Any:
 
 def _honour(sessions: Any) -> None:
     if not settings.SESSION_COOKIE_HTTPONLY:
-        raise UsageError(
-            "SESSION_COOKIE_HTTPONLY=False cannot be had: a websession's cookie is kept from scripts"
-        )
+        raise UsageError("expected no SESSION_COOKIE_HTTPONLY=False: scripts never see a websession's cookie")
     if settings.SESSION_SERIALIZER != DJANGO_SERIALIZER:
-        raise UsageError("SESSION_SERIALIZER cannot be had; Content(codec=) of the websessions chooses one")
+        raise UsageError(
+            "expected no SESSION_SERIALIZER, got one; Content(codec=) of the websessions chooses it"
+        )
     if sessions.model is not None:
         raise UsageError("expected websessions without model=: Django stores values of its own in them")
     honour_cookie(sessions, _setting, COOKIE_OPTIONS, "Django's settings")
@@ -638,7 +638,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             response = await respond(request)
         except BaseException:
             if not session.state.was_answered:
-                await self._commit_failure_flow(store, session, face)
+                await self._commit_failure_flow(session, face)
             leave(session)
             raise
         try:
@@ -650,7 +650,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             response = _plain(error.status)
             if error.status == 500:
                 # Its values cannot be stored; an id that was given up stays so.
-                await self._commit_failure_flow(store, session, face)
+                await self._commit_failure_flow(session, face)
                 _add(response, take_headers(session))
             leave(session)
             return response
@@ -690,7 +690,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
         else:
             await face._commit_flow(session, plan)
 
-    async def _commit_failure_flow(self, store: SessionStore, session: WebSession[Any], face: Any) -> None:
+    async def _commit_failure_flow(self, session: WebSession[Any], face: Any) -> None:
         """Commit the parts that hold even if the view failed."""
         try:
             await self._commit_flow(session, face, 500)

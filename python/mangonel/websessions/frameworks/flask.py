@@ -218,9 +218,7 @@ def honour(config: Any, sessions: WebSessions[Any]) -> None:
         'shop'
     """
     if not config.get("SESSION_COOKIE_HTTPONLY", True):
-        raise UsageError(
-            "SESSION_COOKIE_HTTPONLY=False cannot be had: a websession's cookie is kept from scripts"
-        )
+        raise UsageError("expected no SESSION_COOKIE_HTTPONLY=False: scripts never see a websession's cookie")
     honour_cookie(sessions, config.get, COOKIE_OPTIONS, "Flask's configuration")
     lasts = config.get("PERMANENT_SESSION_LIFETIME", FOREVER)
     if lasts == FOREVER:

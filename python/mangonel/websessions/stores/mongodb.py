@@ -255,7 +255,7 @@ class MongoStore(_Flows):
             return await self._each(writes)
 
     async def _replaced(self, writes: list[Write]) -> Sequence[bool | BaseException]:
-        """Replace; the server returns one count for all, and each record lists the writes that made it."""
+        """Replace the records by one command. If its count is too small, look which writes the stored records list."""
         replace_one = self._documents.replace_one
         commands = [
             replace_one({"_id": write.record.key, "v": write.expected}, write.document) for write in writes
