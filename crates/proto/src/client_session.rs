@@ -10,7 +10,7 @@ use crate::transaction::{End, State, Transaction, releases_pin};
 
 /// Reads that see the session's earlier operations (causal-consistency, "read commands").
 const CAUSAL_READS: &[&str] = &["find", "aggregate", "count", "distinct"];
-/// Writes that do (causal-consistency, "write commands").
+/// Writes that see the session's earlier operations (causal-consistency, "write commands").
 const CAUSAL_WRITES: &[&str] = &[
     "insert",
     "update",

@@ -57,14 +57,14 @@ pub struct Command {
 }
 
 impl Command {
-    /// Returns a buffer whose end is where the body document is to be appended.
+    /// Returns a buffer that ends where the body document is to be appended.
     pub fn begin() -> Vec<u8> {
         let mut head = Vec::with_capacity(512);
         head.resize(BODY_START, 0);
         head
     }
 
-    /// Returns a buffer whose end is where the documents of a sequence are to be appended, one after the other.
+    /// Returns a buffer that ends where the documents of a sequence are to be appended.
     pub fn begin_sequence(identifier: &str, capacity: usize) -> Vec<u8> {
         let mut sequence = Vec::with_capacity(HEADROOM + 6 + identifier.len() + capacity);
         sequence.resize(HEADROOM, 0);

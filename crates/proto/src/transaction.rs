@@ -157,7 +157,7 @@ impl Transaction {
         }
     }
 
-    /// A command of it is about to be sent; returns whether it is the one that starts it on the server.
+    /// Notes that a command is about to be sent; returns whether it is the first, which starts the transaction on the server.
     pub fn join(&mut self) -> bool {
         let is_first = self.state == State::Starting;
         if is_first {
@@ -166,7 +166,7 @@ impl Transaction {
         is_first
     }
 
-    /// The command that was to start it was not sent, or the server refused to look at it: the next one starts it.
+    /// Lets the next command start the transaction, since the first was not sent, or the server refused to look at it.
     pub fn restart(&mut self) {
         if self.state == State::InProgress {
             self.state = State::Starting;

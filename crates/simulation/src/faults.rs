@@ -115,7 +115,7 @@ impl World {
                     self.undo_after(milliseconds, Undo::Trust(member));
                 }
             }
-            // A router that answers to the name of one is taken for it.
+            // A router that answers at another router's name is taken for that one.
             Kind::Mislead(_, Stranger::Router, _) if self.plan.is_cluster => {}
             Kind::Mislead(target, stranger, milliseconds) => {
                 if let Some(member) = self.member(target)

@@ -8,7 +8,7 @@ const OP_COMPRESSED: i32 = 2012;
 const OP_MSG: i32 = 2013;
 /// Length, request id, response to.
 const IDS: usize = 12;
-/// The header and what stands before the compressed bytes.
+/// The length of the header and of the fields before the compressed bytes.
 const PREFIX: usize = 25;
 
 thread_local! {
@@ -75,7 +75,7 @@ fn deflate(body: &[u8]) -> Option<Vec<u8>> {
 fn inflate(packed: &[u8], size: usize) -> Option<Vec<u8>> {
     ZLIB.with_borrow_mut(|(_, decompress)| {
         decompress.reset(true);
-        // One byte more, so that what is too long is seen.
+        // One byte more, so that too long a message is noticed.
         let mut body = Vec::with_capacity(size + 1);
         let status = decompress.decompress_vec(packed, &mut body, FlushDecompress::Finish).ok()?;
         (status == Status::StreamEnd).then_some(body)

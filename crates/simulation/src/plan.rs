@@ -90,7 +90,7 @@ pub enum Kind {
         /// For so many milliseconds.
         milliseconds: u64,
     },
-    /// A member does not hear of the other members, and they do not of it.
+    /// A member and the others do not hear from each other.
     Isolate(Target, u64),
     /// Bytes between a client and a member take longer.
     Slow {
@@ -163,17 +163,17 @@ pub struct ClientPlan {
     pub is_counting: bool,
     /// Whether it makes spans of its commands.
     pub is_traced: bool,
-    /// Whether it has other options at first, and takes these before its first operation.
+    /// Whether it is made with other options, and gets these before its first operation.
     pub is_reconfigured: bool,
     /// How many of 100 operations wait for their turn before they begin.
     pub asides: u64,
-    /// How many of 100 questions find no answer.
+    /// How many of 100 questions get no answer.
     pub unanswered: u64,
-    /// Whether its listeners come when it is made already.
+    /// Whether its listeners are added after it was made.
     pub hears_late: bool,
     /// Whether operations that are woken go on a little later, as threads do.
     pub wakes_late: bool,
-    /// Whether its user is let in nowhere: it does not know the password, or may not send it.
+    /// Whether all its logins fail: it does not know the password, or may not send it.
     pub is_outsider: bool,
 }
 
@@ -188,7 +188,7 @@ pub struct Plan {
     pub latency: Vec<Vec<u64>>,
     /// How many of 100 chunks are split.
     pub split: u64,
-    /// How many routers stand before the set; 0 for none, and clients that connect to members.
+    /// How many routers are in front of the set; with 0, clients connect to its members.
     pub routers: usize,
     /// Whether clients know the routers by their own names; else they are behind a load balancer.
     pub is_cluster: bool,

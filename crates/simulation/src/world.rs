@@ -174,8 +174,8 @@ impl World {
         world
     }
 
-    /// How many times its limit a healed world may take. A client that turned all its servers away has none for the rest of
-    /// its life: each of its operations, one after another, looks for one until its time is over.
+    /// How many times its limit a healed world may take. A client that has rejected all its servers finds none for the
+    /// rest of its life: each of its operations, one after another, looks for one until its time is over.
     fn timeout_factor(&self) -> u32 {
         let has_none = |driver: &Driver| driver.client.description().servers.is_empty();
         if self.drivers.iter().any(has_none) { 10 } else { 1 }

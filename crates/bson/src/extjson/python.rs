@@ -373,7 +373,7 @@ fn eight_digits(bytes: &[u8; 8]) -> Option<u64> {
     const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
     const EVERY_OTHER: u64 = 0x0000_00FF_0000_00FF;
     let word = u64::from_le_bytes(*bytes);
-    // Digits are 0x30 to 0x39: of no other byte is the upper half 3 both before and after adding 6.
+    // Digits are 0x30 to 0x39: only their upper half is 3 both before and after adding 6.
     let (halves, sums) = (word & HIGH_HALVES, word.wrapping_add(0x0606_0606_0606_0606) & HIGH_HALVES);
     if halves != 0x3030_3030_3030_3030 || sums != halves {
         return None;

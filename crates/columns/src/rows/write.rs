@@ -92,7 +92,7 @@ impl<'a> Rows<'a> {
         Ok(Self { len, start, columns, valid, has_ids: id.is_some(), skips_nulls, null_paths })
     }
 
-    /// How many.
+    /// How many rows there are.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -171,7 +171,7 @@ impl Exchange {
         self.link.is_some() && self.session_pin(client).is_some_and(|pin| pin.link == self.link)
     }
 
-    /// Whether another connection would not do: it has the cursor, or a transaction that has begun.
+    /// Whether the operation needs this connection: the cursor, or a transaction that has begun, is bound to it.
     pub(super) fn needs_its_link(&self, client: &Client) -> bool {
         let is_starting = self.explicit.as_ref().is_some_and(|explicit| {
             // If the command is not sent or is refused, the transaction starts again.

@@ -271,7 +271,7 @@ fn py_decode<'py>(
     with_bytes(data, |bytes, owner| Decoder::new(data.py(), codec.get(), bytes).owned_by(owner).whole())
 }
 
-/// Return the documents that stand one after another in `data`, as a list.
+/// Return the documents that are concatenated in `data`, as a list.
 ///
 /// Args:
 ///     data: bytes, or anything with the buffer protocol; empty for no documents.

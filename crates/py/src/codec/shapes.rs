@@ -52,7 +52,7 @@ pub(super) struct Node {
     has_duplicate: bool,
     /// A document ended here.
     was_seen: bool,
-    /// How dicts of this shape are made, once one came twice.
+    /// The template for dicts of this shape, made when the shape comes a second time.
     template: Template,
 }
 

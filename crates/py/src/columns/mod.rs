@@ -100,7 +100,7 @@ impl ColumnBuilder {
         })
     }
 
-    /// Append the documents that stand one after another in bytes.
+    /// Append concatenated documents.
     fn add_bytes(&mut self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
         self.build(py, |builder| {
             let mut rest = data;

@@ -38,7 +38,7 @@ impl TypeCounter {
         })
     }
 
-    /// Count the documents that stand one after another in bytes.
+    /// Count concatenated documents.
     fn add_bytes(&mut self, py: Python<'_>, data: &[u8]) -> PyResult<()> {
         self.count(py, |counts| {
             let mut rest = data;

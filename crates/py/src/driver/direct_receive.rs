@@ -48,7 +48,7 @@ impl DirectReceive {
     pub fn receive(&mut self, fd: i32, when: When) -> io::Result<Progress> {
         let place = std::ptr::with_exposed_provenance_mut(self.start + self.filter.place());
         // SAFETY: `direct` bytes at `place` lie in the target's memory, since a filter announces no more data than there
-        // is room for behind its place, and the target lets go of the memory only when nothing lays into it.
+        // is room for behind its place, and the target releases the memory only when nothing is received into it.
         let moved = unsafe { receive_both(fd, place, self.direct, self.filter.window(), when) }?;
         if let Progress::Moved(count) = moved {
             let direct = count.min(self.direct);
@@ -67,7 +67,7 @@ impl DirectReceive {
                     let place = self.start + self.filter.place();
                     let ready = &self.filter.ready()[..count];
                     // SAFETY: `count` bytes fit behind the place, since the filter asks to place no more data than
-                    // there is room for in the target's memory, which is let go of only when nothing lays into it.
+                    // there is room for in the target's memory, which is released only when nothing is received into it.
                     // `ready` is the filter's own memory, so they do not overlap.
                     unsafe {
                         let place = std::ptr::with_exposed_provenance_mut::<u8>(place);

@@ -203,7 +203,7 @@ fn wakes_task(callback: &Bound<'_, PyAny>) -> bool {
 fn done_future(py: Python<'_>) -> Option<&Bound<'_, PyAny>> {
     static DONE: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
     let make = || -> PyResult<Py<PyAny>> {
-        // In place of a loop, which it would keep alive: a future that is done only asks its loop for `get_debug`.
+        // A real loop would be kept alive. A finished future asks its loop only for `get_debug`, so this stands in.
         let idle = [("get_debug", py.get_type::<PyBool>())].into_py_dict(py)?;
         let idle = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&idle))?;
         let named = [("loop", idle)].into_py_dict(py)?;

@@ -14,7 +14,7 @@ use super::value::{coerce, is_exactly};
 use crate::codec::fault::Fault;
 use crate::codec::layout::Items;
 
-/// Return a new instance of these values by attribute or key, or None: the program half has to look.
+/// Return a new instance of these values by attribute or key, or None if Python has to look at them.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_build<'py>(
@@ -25,7 +25,7 @@ pub(super) fn odm_build<'py>(
     Ok(instance(model.get().model.0, values).unwrap_or_default())
 }
 
-/// A new instance of values, or None: the program half has to look.
+/// A new instance of values, or None if Python has to look at them.
 pub(super) fn instance<'py>(
     model: &'static Model,
     values: &Bound<'py, PyDict>,

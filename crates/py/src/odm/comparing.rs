@@ -1,4 +1,4 @@
-//! What BSON has of a value that a field is compared with, and the condition that the comparison makes.
+//! The BSON form of query operands, and the conditions made of them.
 
 use mangonel_entries::entries;
 use pyo3::exceptions::PyTypeError;
@@ -13,8 +13,8 @@ use crate::codec::object_id;
 use crate::native::instance_of;
 use crate::thread_end::Entry;
 
-/// What BSON has of a value that a field is compared with, as `odm_dump`, or of one for its elements; `NotImplemented`
-/// where it is neither: to make an error of that would take ten times as long.
+/// Return the BSON form of a query operand: a value of the field, as by `odm_dump`, or of its elements. `NotImplemented` if
+/// it is neither, since an exception would take ten times as long.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (model, attribute, value, is_element=false))]
@@ -84,7 +84,7 @@ impl OdmComparison {
     }
 
     /// Return the condition that the field equals the value, or compares with it by an operator of the server;
-    /// `NotImplemented`: the program half has to look at the value.
+    /// `NotImplemented`: Python has to look at the value.
     #[pyo3(signature = (value, operator=None))]
     fn __call__<'py>(
         &self,

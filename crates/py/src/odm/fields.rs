@@ -330,7 +330,7 @@ impl<'a> Head<'a> {
         self.state_cell().map(RefCell::borrow)
     }
 
-    /// The same, to be changed.
+    /// The state to change, if there is one; likewise.
     #[inline]
     pub(super) fn known_mut(self) -> Option<RefMut<'a, State>> {
         self.state_cell().map(RefCell::borrow_mut)

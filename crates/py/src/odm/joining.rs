@@ -189,8 +189,8 @@ fn held<'py>(item: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<
     item.getattr_opt(name)
 }
 
-/// The reference that an id is, made without the program's half where that would only keep it: with its document, if that
-/// was fetched. None: the program's half has to look at it.
+/// The reference of an id, made without Python if Python would only keep it, and with its document if that was fetched.
+/// None: Python has to look at the id.
 pub(super) fn reference<'py>(
     op: &Op,
     id: &Bound<'py, PyAny>,

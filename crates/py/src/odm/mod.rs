@@ -218,7 +218,7 @@ fn stored<'py>(
     Ok(made.get_item(PyString::new(py, &String::from_utf8_lossy(&field.key)))?)
 }
 
-/// Return where an instance was loaded from or stored, as the program half calls it, or None.
+/// Return the connection that an instance was loaded from or stored by, or None.
 #[entries]
 #[pyfunction]
 fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {

@@ -211,7 +211,7 @@ pub(super) struct Field {
     pub lazy: u8,
     /// A value that may change without being set: a container or an embedded document.
     pub is_mutable: bool,
-    /// Stored values of another form than the one that is written are read: legacy points, what is cast.
+    /// Also reads stored values of another form than it writes, such as legacy points or values to cast.
     pub reads_other_forms: bool,
     /// None is the same as no key.
     pub omits_none: bool,

@@ -50,7 +50,7 @@ pub(super) fn skip_common(one: &mut Elements<'_>, other: &mut Elements<'_>) {
     }
 }
 
-/// Finds the elements of a document by their keys, fast where they are asked for in the order in which they stand.
+/// Finds the elements of a document by their keys; fastest if the keys come in the document's order.
 pub(super) struct Finder<'a> {
     document: &'a [u8],
     next: usize,

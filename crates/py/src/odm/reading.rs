@@ -63,7 +63,7 @@ pub(super) fn odm_shape(
     Ok(DocumentShape::new(ModelShape { model: model.clone().unbind(), make, ignores, codec }))
 }
 
-/// Decode the documents that stand one after another in `data`, as instances of a model.
+/// Decode the documents that are concatenated in `data`, as instances of a model.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (model, data, lazy=false, only=None, ignores=false, origin=None))]
@@ -282,7 +282,7 @@ struct Wish<'a, 'py> {
     is_lazy: bool,
     only: Option<Bits>,
     ignores: bool,
-    /// Where they come from, for the program half: each document keeps it.
+    /// Where they come from: each document keeps it for Python.
     origin: Option<&'a Bound<'py, PyAny>>,
     /// In place of the codec that the origin asks for.
     codec: Option<&'a Py<Codec>>,

@@ -14,7 +14,7 @@ pub struct Siblings {
     groups: Vec<(Py<PyAny>, Py<PyList>)>,
     /// Documents that were fetched: by the maker of the field's references, a dict by id.
     loaded: Py<PyDict>,
-    /// Where they were loaded from, as the program half calls it.
+    /// The connection that they were loaded from.
     pub(super) origin: Option<Py<PyAny>>,
 }
 

@@ -67,7 +67,8 @@ impl Single {
 }
 
 /// Build the operation that finds a single document by `query`, as an instance of a model. `target`: the names of database
-/// and collection, and its codec. `limit`: how many documents are asked for. `terminal` and `is_async` are for the program half, where the reply is not that one document.
+/// and collection, and its codec. `limit`: how many documents are asked for. `terminal` and `is_async` are for Python,
+/// which reads the reply if it is not that one document.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (target, query, limit, model, origin, terminal, is_async))]

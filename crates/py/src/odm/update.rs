@@ -47,9 +47,9 @@ pub(super) struct Update {
 struct Rules {
     /// The program assigned the field: a list that replaces another one replaces the stored list.
     is_assigned: bool,
-    /// What is missing in the bytes is missing in the database, as far as this instance knows.
+    /// A key that the bytes lack is missing in the database too, as far as this instance knows.
     is_whole: bool,
-    /// A condition on a value around it holds already.
+    /// The update already has a condition on a value that contains this one.
     is_guarded: bool,
 }
 

@@ -126,7 +126,7 @@ pub(crate) struct Driver {
     naps: Vec<(Instant, Instant)>,
     /// The routers that DNS named when it asked last.
     pub(crate) named: Option<u64>,
-    /// The routers at whose addresses its monitors have since found a server that is none of the cluster.
+    /// The routers at whose addresses its monitors have since found a server that does not belong to the cluster.
     pub(crate) lost: BTreeSet<usize>,
     /// The newest token that its provider has given out.
     pub(crate) token: u64,

@@ -336,7 +336,7 @@ impl World {
             driver.counted += 1;
         }
         let mut message = exchange.take_earlier_reply().unwrap_or_else(|| std::mem::take(&mut place.message));
-        // What came and was refused, or belonged to an attempt before, is no reply.
+        // A message that was refused, or that an earlier attempt received, is no reply.
         if !matches!(exchange.failure(), None | Some(Failure::Command)) {
             message.clear();
         }
@@ -464,7 +464,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// A connection that a client opened is there.
+    /// A connection that a client opens is established.
     pub(crate) fn client_connected(&mut self, line: usize) {
         let now = self.queue.now();
         let known = &self.network.lines[line];
@@ -536,7 +536,7 @@ impl World {
         let aside;
         let place = &mut driver.workers[worker];
         let is_command = place.exchange.as_ref().is_some_and(|exchange| !exchange.is_handshake());
-        // What has begun to arrive before it was asked for is not for the filter.
+        // A message that began to arrive before it was asked for bypasses the filter.
         let is_filtered = is_command && known.deframer.is_empty();
         if let Some(room) = place.room.as_mut().filter(|room| is_filtered && !room.is_plain) {
             match room.take_in(bytes) {

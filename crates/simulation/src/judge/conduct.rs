@@ -108,7 +108,8 @@ impl World {
         }
         let id = exchange.id();
         let is_implicit = exchange.session().is_some();
-        // A client that knows its seeds only takes what it meets first for the deployment, as a forked child may.
+        // A client that knows only its seeds takes the first server that it meets for the deployment; so may a forked
+        // child.
         let is_single = driver.client.description().topology_type == TopologyType::Single;
         let is_new = driver.forks > 0 && driver.client.options().topology.set_name.is_none();
         let is_free =
@@ -139,7 +140,7 @@ impl World {
                         last.number == number && last.is_transaction
                     }
                     Some(last) if request.is_starting && last.number == number => {
-                        // Refused before it began, it is begun again.
+                        // It was refused before it began, so it begins again.
                         last.is_transaction
                     }
                     Some(last) => number > last.number,

@@ -103,8 +103,8 @@ impl Ledger {
         }
     }
 
-    /// A counter was read by a read that may not miss what was safe before it: `is_exact`; no read shows what was not
-    /// begun.
+    /// A counter was read. `is_exact`: the read may not miss increments that were safe before it. No read may show one
+    /// that was not begun.
     pub(crate) fn judge_count(
         &mut self,
         key: i64,

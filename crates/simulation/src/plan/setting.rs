@@ -90,8 +90,8 @@ impl Plan {
         }
     }
 
-    /// Lets few clients find out by themselves what their set is called. Those would take the name of another set for it
-    /// if they met one first, and with a single seed a lone server for all there is.
+    /// Lets few clients learn the set's name from its members. Such a client would take another set for its own if it
+    /// met that first, and with a single seed a standalone for the whole deployment.
     fn forget_names(&mut self, chance: &mut Chance) {
         let is_misled = self.faults.iter().any(|fault| matches!(fault.kind, Kind::Mislead(..)));
         for client in self.clients.iter_mut().filter(|_| !is_misled) {

@@ -45,7 +45,7 @@ impl Set {
         }
     }
 
-    /// Appends where the transaction of a command can be ended by another router.
+    /// Appends the token by which another router can end the command's transaction.
     pub(crate) fn append_recovery_token(&self, line: usize, request: &Request<'_>, out: &mut Vec<u8>) {
         if self.is_cluster && request.is_in_transaction {
             let host = self.host_of(line).unwrap_or_default();

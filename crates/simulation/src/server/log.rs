@@ -54,7 +54,7 @@ pub struct Row {
     pub statements: Vec<i32>,
 }
 
-/// Value after each entry that changed it, as the length of the log from then on.
+/// A document's values, each with the length of the log from which on it holds.
 type Versions = Vec<(usize, Option<i64>)>;
 
 /// The data of one member.

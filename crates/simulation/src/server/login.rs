@@ -38,7 +38,7 @@ pub(crate) const TOKEN: &str = "token ";
 /// What an impostor says in place of the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forgery {
-    /// A proof that is none.
+    /// A wrong proof.
     Proof,
     /// A nonce that does not continue the client's.
     Nonce,

@@ -10,7 +10,7 @@ use super::login::Forgery;
 /// The state of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It does.
+    /// It runs.
     Up,
     /// It was killed.
     Down,

@@ -1,5 +1,5 @@
-//! Routers, in a simple form: each knows the same set. Behind a load balancer, which stands on the first member's host
-//! and is down with it, a connection ends at one of them; in a cluster each has a name, and a member's host.
+//! Routers, in a simple form: each knows the same set. Behind a load balancer, which runs on the first member's host
+//! and is down with it, a connection ends at one of them; in a cluster each has a name, and runs on a member's host.
 
 use mangonel_bson::{ObjectId, writer};
 

@@ -66,7 +66,7 @@ pub struct Set {
     pub(crate) next_message: i32,
     /// What clients did that they must not.
     pub complaints: Vec<String>,
-    /// How many routers stand before the set; 0 for none.
+    /// How many routers are in front of the set; 0 for none.
     pub routers: usize,
     /// Whether the routers are known by their own names; else they are behind a load balancer.
     pub is_cluster: bool,
@@ -420,8 +420,8 @@ impl Set {
         })
     }
 
-    /// Has the primary that a member reaches, or is, write a note if its log has not come to a cluster time that is waited
-    /// for: the clock that it came from may be ahead of the primary's own.
+    /// Makes the primary write a note if a member waits for a cluster time that the log has not reached: the clock that
+    /// the time came from may be ahead of the primary's.
     pub(crate) fn bring_time(&mut self, number: usize, time: u64) {
         let is_primary = self.members[number].is_primary;
         let Some(writer) = is_primary.then_some(number).or_else(|| self.source_of(number)) else { return };
@@ -432,8 +432,8 @@ impl Set {
         }
     }
 
-    /// Has a member fetch from the primary what it lacks, once it took back what that never had. Returns whether there
-    /// is more to fetch.
+    /// Makes a member fetch the entries that it lacks from the primary, after rolling back those that the primary never
+    /// had. Returns whether there is more to fetch.
     fn fetch_now(&mut self, number: usize) -> bool {
         let Some(source) = self.source_of(number) else { return false };
         if self.members[number].is_primary {

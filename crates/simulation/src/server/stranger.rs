@@ -1,5 +1,5 @@
-//! What stands at a member's address while its name leads to another machine: a server that is not of the set, or that
-//! cannot be used. It answers hello, and closes a connection on which anything else is said.
+//! The server at a member's address while its name leads to another machine: it is not of the set, or cannot be used.
+//! It answers hello, and closes the connection on any other command.
 
 use mangonel_bson::writer;
 
@@ -29,7 +29,7 @@ pub enum Stranger {
     Mute,
     /// A router, where a member of a set is expected.
     Router,
-    /// Says ill-formed things of itself.
+    /// Describes itself in a malformed hello.
     Careless,
 }
 

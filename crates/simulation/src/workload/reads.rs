@@ -26,7 +26,7 @@ pub(super) async fn browse(place: &mut Place) {
 
 /// Reads a file whose chunks are laid aside while they arrive.
 pub(super) async fn fetch(place: &mut Place) {
-    // Not always is there room for all of them.
+    // There is not always room for all of them.
     let room = place.chance.pick(&[80_000, 80_000, 4_000]);
     let mut seen: Vec<Vec<u8>> = Vec::new();
     let mut take = |ending: &Ending| seen.extend(chunks_of(ending));

@@ -91,7 +91,7 @@ fn concern(is_safe: bool) -> Vec<u8> {
     })
 }
 
-/// Returns whether nothing is to be run again.
+/// Returns whether the transfer is over, with nothing to run again.
 async fn run_transfer(place: &mut Place, session: SessionId, turn: i64, run: i64) -> bool {
     let is_safe = start(place, session).await;
     let (from, amount) = (place.chance.below(ACCOUNTS as u64) as i64, place.chance.between(1, 9) as i64);

@@ -38,7 +38,7 @@ fn insertion(intents: &[i64], is_safe: bool, wtimeout: Option<i32>, is_sequence:
     append_concern(&mut head, is_safe, wtimeout);
     append_i64(&mut head, "comment", intents[0]);
     if intents[0] % 40 == 1 {
-        // More than stands before a sequence by itself.
+        // More bytes than usually precede a sequence.
         append_document(&mut head, "let", |out| append_str(out, "long", &"a".repeat(1_100)));
     }
     let fill = |out: &mut Vec<u8>, intent: i64| {
