@@ -178,10 +178,14 @@ def _server_of(request: pytest.FixtureRequest) -> tuple[str, Server | _Running]:
         if mark.args:
             raise pytest.UsageError(f"expected keyword arguments in the mark {_MARK}, got {mark.args[0]!r}")
         options.update(mark.kwargs)
-    name = repr(sorted(options.items()))
+    is_marked = bool(options)
+    if options.get("tls") is False:
+        # What a mark nearer to the test takes back.
+        del options["tls"]
+    name = repr((is_marked, sorted(options.items())))
     if name not in _servers:
         uri = request.config.getoption("--mangonel-uri")
-        _servers[name] = _Running(uri) if uri and not options else _start(options)
+        _servers[name] = _Running(uri) if uri and not is_marked else _start(options)
     return name, _servers[name]
 
 

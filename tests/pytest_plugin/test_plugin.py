@@ -127,6 +127,11 @@ def test_marks_choose_the_server(run: Run) -> None:
                     return await mangonel_async_client.admin.command("ping")
                 assert asyncio.run(read())["ok"] == 1
 
+            @pytest.mark.mangonel(tls=False)
+            def test_a_nearer_mark_takes_back_tls(self, mangonel_client, mangonel_server):
+                assert "tls" not in mangonel_server.uri
+                assert mangonel_client.admin.command("hello")["setName"]
+
         @pytest.mark.mangonel("replica")
         def test_arguments_have_names(mangonel_server):
             pass
@@ -146,7 +151,7 @@ def test_marks_choose_the_server(run: Run) -> None:
         """
     )
 
-    assert "2 passed, 3 errors" in finished.stdout.replace("1 failed, ", ""), finished.stdout
+    assert "3 passed, 3 errors" in finished.stdout.replace("1 failed, ", ""), finished.stdout
     for said in (
         "expected keyword arguments in the mark mangonel, got 'replica'",
         "expected options of mangonel.server.start in the mark mangonel, got {'replicaset': 1}: ",
