@@ -440,6 +440,9 @@ _CLASS_BY_CODE: dict[int, type[OperationFailure]] = {
 }
 _CLASS_BY_CODE |= dict.fromkeys(DUPLICATE_KEY_CODES, DuplicateKeyError)
 
+# The words by which these codes tell of a standalone mongod. Some of the codes have other uses.
+_STANDALONE = {2: "not replicated", 20: "replica set", 123: "replica set", 40573: "replica sets"}
+_AS_A_SET = "; this mongod is standalone: start it with --replSet and initiate the set, one member is enough"
 _REMEDIES = {
     239: "; read again from a new snapshot, or raise minSnapshotHistoryWindowInSeconds on every server",
     246: "; read again, at a later moment; capped collections have no snapshots",
@@ -476,6 +479,8 @@ def command_error(
         message += format_timeouts(timeouts)
     elif code in _REMEDIES:
         message += _REMEDIES[code]
+    elif code in _STANDALONE and _STANDALONE[code] in message:
+        message += _AS_A_SET
     return _CLASS_BY_CODE.get(code or 0, OperationFailure)(message, code, reply, max_wire_version)
 
 

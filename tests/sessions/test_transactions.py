@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from mangonel import DeleteOne, InsertOne, UpdateOne, errors
+from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne, WriteConcern, errors
 from mangonel._shared.sessions import session as session_module
 from mangonel.read_concern import ReadConcern
+from mangonel.server import Server
 from sessions.sent import deployment, failing
 from tools.faces import Face
 
@@ -20,6 +22,36 @@ def session(face: Face, client: Any) -> Any:
     made = client.start_session()
     yield made
     face.wait(made.end_session())
+
+
+def in_a_transaction(client: Any) -> None:
+    with client.start_session() as session:
+        session.with_transaction(lambda session: client.shop.orders.insert_one({}, session=session))
+
+
+def in_a_snapshot(client: Any) -> None:
+    with client.start_session(snapshot=True) as session:
+        client.shop.orders.find_one(session=session)
+
+
+def confirmed_by_two(client: Any) -> None:
+    client.shop.orders.with_options(write_concern=WriteConcern(2)).insert_one({})
+
+
+@pytest.mark.parametrize(
+    "work", [in_a_transaction, in_a_snapshot, confirmed_by_two, lambda client: client.shop.orders.watch()]
+)
+def test_a_standalone_server_is_told_with_the_remedy(standalone: Server, work: Callable[[Any], Any]) -> None:
+    with (
+        MongoClient[Any](standalone.uri) as client,
+        pytest.raises(
+            errors.OperationFailure, match="mongod is standalone: start it with --replSet"
+        ) as raised,
+    ):
+        work(client)
+    # The server's own words are as they came.
+    assert raised.value.details is not None
+    assert "standalone" not in raised.value.details["errmsg"]
 
 
 def test_nobody_sees_a_transaction_before_its_commit(face: Face, session: Any, collection: Any) -> None:
