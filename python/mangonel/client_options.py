@@ -222,6 +222,15 @@ class ClientOptions:
         for name in given:
             spelling = given.cased_key(name)
             given[spelling] = validate_keyword(spelling, given[name])
+        if given.get("password") and not (given.get("username") or parts["username"]):
+            import warnings
+
+            # PyMongo says nothing.
+            warnings.warn(
+                "expected a username with the password, got none; the client does not log in",
+                UserWarning,
+                stacklevel=3,
+            )
         if not parts["fqdn"]:
             return cls._merged(parts, given, seeds, is_sync)
         from mangonel._options.seed_list import SeedList

@@ -141,6 +141,21 @@ def test_option_without_effect_says_so() -> None:
         _options(waitQueueMultiple=5)
 
 
+@pytest.mark.parametrize("client", [MongoClient, mangonel.AsyncMongoClient])
+@pytest.mark.parametrize("mechanism", [{}, {"authMechanism": "MONGODB-AWS"}])
+def test_a_password_without_a_user_is_told_with_the_line_of_the_program(
+    client: Any, mechanism: dict[str, Any]
+) -> None:
+    with pytest.warns(UserWarning, match="expected a username with the password, got none") as told:
+        client(connect=False, password="s3cret", **mechanism)
+    assert [(warning.filename, "s3cret" in str(warning.message)) for warning in told] == [(__file__, False)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        client(connect=False, username=None, password=None)
+        client(connect=False, password="")
+        client("mongodb://ada@localhost", connect=False, password="s3cret")
+
+
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [name for _, variables, fields in handshake_metadata._FAAS for name in variables]
