@@ -13,6 +13,7 @@ import dis
 import importlib
 import inspect
 import re
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -373,6 +374,26 @@ def test_an_insert_with_a_misspelt_option_names_the_face_that_the_program_uses()
                 client.shop.orders.insert_one({}, sesion=None)  # type: ignore[call-arg]
 
     asyncio.run(steps())
+
+
+FORGETFUL = """
+import asyncio
+from mangonel import AsyncMongoClient
+
+async def main():
+    async with AsyncMongoClient(connect=False) as client:
+        client.shop.orders.insert_one({})
+        client.shop.orders.find_one()
+
+asyncio.run(main())
+"""
+
+
+def test_in_development_mode_an_operation_that_is_not_awaited_is_told_by_its_command() -> None:
+    command = [sys.executable, "-X", "dev", "-c", FORGETFUL]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100)
+    for name in ("insert", "find"):
+        assert f"coroutine 'mangonel {name}' was never awaited" in finished.stderr, finished.stderr
 
 
 def test_an_operation_that_is_not_awaited_is_told_by_the_name_of_the_package() -> None:

@@ -73,8 +73,15 @@ class AioPort(_core.LoopPort):
         # A coroutine, and not only awaitable, since programs pass it on to whatever asks `inspect.iscoroutine`.
         return await self.arun(operation)
 
-    # A program that forgets `await` is told by this name.
+    # A program that forgets `await` is told by this name, in development mode by the command's, which costs a frame.
     run.__qualname__ = "mangonel operation"
+    if sys.flags.dev_mode:
+        _unnamed = run
+
+        def run(self, operation: _core.Operation) -> Coroutine[Any, Any, Any]:
+            coroutine: Any = self._unnamed(operation)
+            coroutine.__qualname__ = f"mangonel {operation.name}"
+            return coroutine
 
     # Called by the Rust base, which does everything else.
 
