@@ -157,6 +157,16 @@ fn a_read_whose_link_a_missed_heartbeat_closed_is_sent_again_once_and_says_why()
 }
 
 #[test]
+fn an_operation_under_way_when_its_client_is_closed_says_so() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    bench.client.close(bench.now);
+    exchange.handle_network_error(&mut bench.client, "the server closed the connection", false, bench.now);
+    let said = message(&exchange);
+    assert!(said.contains("the client was closed while the operation ran"), "{said}");
+}
+
+#[test]
 fn a_link_closed_before_anything_was_sent_is_no_attempt() {
     let mut bench = Bench::standalone();
     bench.run(insert());

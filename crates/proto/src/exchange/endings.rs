@@ -16,6 +16,10 @@ use crate::topology::{self, ApplicationError, Cause};
 /// Commands whose reply has a cursor.
 const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
 
+/// The message for a connection in use that ended with its client.
+const CLOSED: &str =
+    "the client was closed while the operation ran; whether the server carried it out is not known";
+
 /// The message for a connection in use that this side closed.
 const INTERRUPTED: &str = "the connection was closed here, because the server did not answer a heartbeat in time \
                            (connectTimeoutMS)";
@@ -43,7 +47,11 @@ impl Exchange {
         timed_out: bool,
         now: Instant,
     ) {
-        let message = if self.is_interrupted(client) { INTERRUPTED } else { message };
+        let message = match self.is_in_flight() {
+            true if client.is_closed() => CLOSED,
+            _ if self.is_interrupted(client) => INTERRUPTED,
+            _ => message,
+        };
         let message = format!("{}: {message}", self.address());
         let cause = if timed_out { Cause::Timeout } else { Cause::Network };
         let told = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
