@@ -6,14 +6,16 @@ Spec: socks5-support.
 from __future__ import annotations
 
 import asyncio
+import re
+import socket
 from typing import Any
 
 import pytest
 
 from mangonel import AsyncMongoClient, MongoClient
-from mangonel.errors import InvalidURI, ServerSelectionTimeoutError
+from mangonel.errors import InvalidURI, NetworkTimeout, ServerSelectionTimeoutError
 from mangonel.server import Server
-from tools.faces import in_the_end
+from tools.faces import eventually, in_the_end
 from tools.socks_proxy import SocksProxy
 
 SECRET = "s3cret:/?"
@@ -106,6 +108,48 @@ def test_a_refusal_says_why(face: str) -> None:
 )
 def test_a_proxy_that_cannot_be_reached_is_named(face: str, host: str, reason: str) -> None:
     refused_in_the_end(face, reason, "mongodb://a.example:1234", proxyHost=host, proxyPort=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"serverSelectionTimeoutMS": 1000}, r"in the SOCKS5 handshake with the proxy {name} for \d\.\d s"),
+        (
+            {"serverSelectionTimeoutMS": 1000, "connectTimeoutMS": 200},
+            "the proxy {name}: no answer in the SOCKS5 handshake",
+        ),
+    ],
+)
+def test_a_proxy_that_does_not_answer_is_named(face: str, options: dict[str, Any], words: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        said = words.format(name=re.escape(f"127.0.0.1:{port}"))
+        uri = "mongodb://a.example/?directConnection=true&tls=true"
+        with pytest.raises(ServerSelectionTimeoutError, match=said):
+            ping(face, uri, proxyHost="127.0.0.1", proxyPort=port, **options)
+
+
+def test_an_operation_names_the_proxy_that_does_not_answer(face: str, route: tuple[str, int]) -> None:
+    uri = "mongodb://only.the.proxy:1234/?directConnection=true&retryReads=false"
+    said = r"the proxy 127\.0\.0\.1:{}: no answer in the SOCKS5 handshake"
+    with SocksProxy(route=route) as proxy:
+        options = {"proxyHost": "127.0.0.1", "proxyPort": proxy.port, "connectTimeoutMS": 300}
+        if face == "blocking":
+            with MongoClient(uri, **options) as client:
+                eventually(lambda: client.topology_description.has_known_servers)
+                proxy.is_silent = True
+                with pytest.raises(NetworkTimeout, match=said.format(proxy.port)):
+                    client.shop.orders.find_one()
+            return
+
+        async def run() -> None:
+            async with AsyncMongoClient(uri, **options) as client:
+                await client.aconnect()
+                proxy.is_silent = True
+                with pytest.raises(NetworkTimeout, match=said.format(proxy.port)):
+                    await client.shop.orders.find_one()
+
+        asyncio.run(run())
 
 
 def test_a_password_is_not_shown() -> None:

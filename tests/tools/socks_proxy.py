@@ -24,6 +24,8 @@ class SocksProxy:
         refusal: int = 0,
     ) -> None:
         self._credentials, self._route, self._refusal = credentials, route, refusal
+        # Whether new connections get no answer.
+        self.is_silent = False
         self.asked: list[tuple[str, int]] = []
         # The types of these addresses.
         self.kinds: list[int] = []
@@ -50,6 +52,8 @@ class SocksProxy:
     def _serve(self, client: socket.socket) -> None:
         self._open.add(client)
         with client, contextlib.suppress(OSError, EOFError):
+            if self.is_silent:
+                self._read(client, 1 << 20)
             _, count = self._read(client, 2)
             methods = self._read(client, count)
             if self._credentials is not None:

@@ -374,6 +374,13 @@ fn a_server_without_an_answer_is_described_by_what_its_first_check_is_doing() {
     assert_eq!(world.topology.describe(at(300)), "the deployment has a:27017 (Unknown)");
     world.step(0);
     assert!(world.topology.describe(at(300)).ends_with("(Unknown: connecting for 0.3 s)"));
+    world.topology.handle_monitor_proxy(&world.a, "proxy:1080".into());
+    assert!(
+        world
+            .topology
+            .describe(at(300))
+            .ends_with("(Unknown: in the SOCKS5 handshake with the proxy proxy:1080 for 0.3 s)")
+    );
     world.topology.handle_monitor_securing(&world.a);
     assert!(
         world.topology.describe(at(300)).ends_with(

@@ -324,14 +324,16 @@ class _LoopState:
             limit = asyncio.timeout(timeout)
             try:
                 sock.setblocking(False)
-                secured, is_reached = None, False
+                secured, is_reached, is_asking = None, False, False
                 async with limit:
                     await self._connect(sock, target)
                     is_reached = True
                     tune(sock)
                     if proxy is not None:
                         send, receive = self.loop.sock_sendall, self.loop.sock_recv
+                        is_asking = True
                         await proxy.connect_flow(address, partial(send, sock), partial(receive, sock))
+                        is_asking = False
                     if self._security is not None:
                         secured = await self._shake_hands(sock, address, self._security)
                     if self._is_streamed(sock):
@@ -342,7 +344,9 @@ class _LoopState:
                 sock.close()
                 # asyncio's own timeout has no message.
                 failure = TimeoutError(f"no connection within {timeout} s") if limit.expired() else error
-                if proxy is not None and not is_reached:
+                if proxy is not None and is_asking and limit.expired():
+                    failure = proxy.silence()
+                elif proxy is not None and not is_reached:
                     failure = proxy.named(failure)
             except BaseException:
                 sock.close()

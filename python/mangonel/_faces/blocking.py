@@ -95,7 +95,8 @@ class BlockingLoop:
             return exchange.step_timeout
 
         try:
-            sock = open_socket(exchange.address, limit, self._proxy)
+            heard = exchange.handle_proxy if type(exchange) is _core.Monitor else None
+            sock = open_socket(exchange.address, limit, self._proxy, heard)
             if self._security is not None:
                 if type(exchange) is _core.Monitor:
                     exchange.handle_securing()

@@ -176,19 +176,25 @@ def tune(sock: socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def open_socket(address: Address, limit: Callable[[], float | None], proxy: Proxy | None = None) -> socket:
+def open_socket(
+    address: Address,
+    limit: Callable[[], float | None],
+    proxy: Proxy | None = None,
+    heard: Callable[[str], object] | None = None,
+) -> socket:
     """Return a connected socket in blocking mode.
 
     Args:
         address: the address to connect to.
         proxy: connect through it; None connects directly. A Unix socket is never reached through a proxy.
         limit: returns the seconds for the next step; the name look-up is one, and so is each address.
+        heard: called with the proxy's name once it was reached.
 
     Raises:
         OSError: connecting to every address failed; the last one's error. `TimeoutError` if it took too long.
     """
     if proxy is not None and address[1] is not None:
-        return _through(proxy, address, limit)
+        return _through(proxy, address, limit, heard)
     module = _socket_module()
     make = module.socket
     if module.__name__ == "_socket":
@@ -214,7 +220,12 @@ def open_socket(address: Address, limit: Callable[[], float | None], proxy: Prox
     raise failure
 
 
-def _through(proxy: Proxy, address: Address, limit: Callable[[], float | None]) -> socket:
+def _through(
+    proxy: Proxy,
+    address: Address,
+    limit: Callable[[], float | None],
+    heard: Callable[[str], object] | None,
+) -> socket:
     """Return a socket that the proxy has connected to `address`."""
     try:
         sock = open_socket(proxy.address, limit)
@@ -230,8 +241,13 @@ def _through(proxy: Proxy, address: Address, limit: Callable[[], float | None]) 
         return sock.recv(size)
 
     try:
+        if heard is not None:
+            heard(proxy.name)
         run_now(proxy.connect_flow(address, send, receive))
         sock.settimeout(None)
+    except TimeoutError:
+        sock.close()
+        raise proxy.silence() from None
     except BaseException:
         sock.close()
         raise

@@ -46,10 +46,11 @@ class Proxy:
         username, password: both or neither.
     """
 
-    __slots__ = ("_credentials", "address")
+    __slots__ = ("_credentials", "address", "name")
 
     def __init__(self, host: str, port: int, username: str | None, password: str | None) -> None:
         self.address: tuple[str, int] = (host, port)
+        self.name = f"{host}:{port}"
         self._credentials = None
         if username is not None and password is not None:
             name, secret = username.encode(), password.encode()
@@ -111,16 +112,20 @@ class Proxy:
     def named(self, error: OSError) -> OSError:
         """Return the error of a connection to the proxy itself, of the same class, with the proxy's name."""
         *numbers, text = error.args or ("",)
-        host, port = self.address
-        return type(error)(*numbers, f"the proxy {host}:{port}: {text}")
+        return type(error)(*numbers, f"the proxy {self.name}: {text}")
+
+    def silence(self) -> TimeoutError:
+        """Return the error of a proxy that has not answered in time."""
+        return TimeoutError(
+            f"the proxy {self.name}: no answer in the SOCKS5 handshake; expected a SOCKS5 proxy there"
+        )
 
     def _check_version(self, answer: bytes) -> None:
         if answer[:1] != _VERSION:
             raise self._error(f"expected SOCKS version 5, got {answer[0]}")
 
     def _error(self, reason: str) -> ProxyError:
-        host, port = self.address
-        return ProxyError(f"the proxy {host}:{port}: {reason}")
+        return ProxyError(f"the proxy {self.name}: {reason}")
 
 
 def _place(host: str) -> bytes:

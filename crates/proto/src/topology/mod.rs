@@ -159,6 +159,13 @@ impl Topology {
         line
     }
 
+    /// The monitor has reached the proxy; the SOCKS5 handshake begins now.
+    pub fn handle_monitor_proxy(&mut self, address: &Address, proxy: String) {
+        if let Some(watch) = self.watches.get_mut(address) {
+            watch.monitor.handle_proxy(proxy);
+        }
+    }
+
     /// The monitor has reached the server; the TLS handshake begins now.
     pub fn handle_monitor_securing(&mut self, address: &Address) {
         if let Some(watch) = self.watches.get_mut(address) {

@@ -120,6 +120,8 @@ pub struct Monitor {
     has_streamed: bool,
     // Whether the connection that is being opened has reached the server, and TLS comes next.
     is_securing: bool,
+    // The proxy that the connection is being opened through, once it was reached.
+    proxy: Option<String>,
     // A heartbeat that began and was not told to listeners yet; true when awaited.
     started: Option<bool>,
 }
@@ -140,6 +142,7 @@ impl Monitor {
             is_check_requested: false,
             has_streamed: false,
             is_securing: false,
+            proxy: None,
             started: None,
         }
     }
@@ -197,10 +200,18 @@ impl Monitor {
             State::Connecting if self.is_securing => Some(format!(
                 "in the TLS handshake for {seconds:.1} s; the server may not speak TLS on this port"
             )),
-            State::Connecting => Some(format!("connecting for {seconds:.1} s")),
+            State::Connecting => Some(match &self.proxy {
+                Some(proxy) => format!("in the SOCKS5 handshake with the proxy {proxy} for {seconds:.1} s"),
+                None => format!("connecting for {seconds:.1} s"),
+            }),
             State::Handshaking | State::Polling => Some(format!("no reply to hello for {seconds:.1} s")),
             State::Idle | State::Ready | State::Awaiting(_) | State::Streaming | State::Stopped => None,
         }
+    }
+
+    /// The proxy was reached; the SOCKS5 handshake begins now.
+    pub fn handle_proxy(&mut self, proxy: String) {
+        self.proxy = Some(proxy);
     }
 
     /// The server was reached; the TLS handshake begins now.
@@ -328,6 +339,7 @@ impl Monitor {
     fn begin_check(&mut self, state: State, now: Instant) {
         self.state = state;
         self.is_securing = false;
+        self.proxy = None;
         self.check_started = now;
         self.hello_sent = now;
         self.started = Some(matches!(state, State::Awaiting(_) | State::Streaming));

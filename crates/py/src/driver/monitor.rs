@@ -218,6 +218,15 @@ impl Monitor {
         }
     }
 
+    /// The proxy was reached, and the SOCKS5 handshake begins: an error message says so while it is not over.
+    fn handle_proxy(&self, py: Python<'_>, proxy: String) {
+        if self.role == Role::Watch {
+            self.core.get().with(py, |state| {
+                state.client.with_topology(|topology| topology.handle_monitor_proxy(&self.address, proxy));
+            });
+        }
+    }
+
     /// The server was reached, and the TLS handshake begins: an error message says so while it is not over.
     fn handle_securing(&self, py: Python<'_>) {
         if self.role == Role::Watch {
