@@ -123,7 +123,19 @@ def test_urls_that_cannot_be_meant_are_refused(url: str) -> None:
         asyncio.run(open_it())
 
 
-def test_passwords_are_not_in_the_message() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "gopher://user:secret@host/",
+        "redis://user:secret@host:port",
+        # Not escaped: the host ends inside of the password.
+        "redis://:secret/more-secret@host",
+        "postgresql://user:secret#more-secret@host/app",
+        "mysql://user:secret?more-secret@host/app",
+    ],
+)
+def test_passwords_are_not_in_the_message(url: str) -> None:
     with pytest.raises(UsageError) as caught:
-        open_blocking("gopher://user:secret@host/")
+        open_blocking(url)
     assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None

@@ -71,12 +71,20 @@ class StoreURL:
 
     def __init__(self, text: str) -> None:
         self.text = expect("text", text, str, "a URL")
+        reason = ""
         try:
             parts: SplitResult = urlsplit(text)
             # With several hosts there is no one port; those engines read `netloc`.
             self.port = parts.port if "," not in parts.netloc else None
         except ValueError as error:
-            raise UsageError(f"expected the URL of a store, got {hide_password(text)!r}: {error}") from None
+            reason = str(error)
+        if reason:
+            shown = hide_password(text)
+            if shown == text and "@" in text:
+                # The host ended at a "/", "?" or "#" of the password, so the reason quotes its beginning as a port.
+                shown = f"{text.partition(':')[0]}://…@{text.rpartition('@')[2]}"
+                reason = "percent-encode the user and the password"
+            raise UsageError(f"expected the URL of a store, got {shown!r}: {reason}")
         self.scheme = parts.scheme
         self.netloc = parts.netloc
         self.user = unquote(parts.username) if parts.username else None
