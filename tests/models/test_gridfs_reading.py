@@ -130,4 +130,7 @@ def test_random_reads_end_as_in_pymongo(twins: Twins) -> None:
             if damage is not None:
                 DAMAGES[damage](database.fs.files, database.fs.chunks, size, step, number)
         ours, theirs = (outcomes(twins, side, made) for side in twins.sides)
+        if damage == "extra chunk" and ours[-1:] == ["CorruptGridFile"]:
+            # PyMongo's `readchunk` does not look for a chunk too many.
+            theirs = [*theirs[: len(ours) - 1], "CorruptGridFile"]
         assert ours == theirs, f"{size} bytes in chunks of {step}, {damage} at {number}: {made}"
