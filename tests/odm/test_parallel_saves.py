@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from contextlib import suppress
 from typing import Annotated, Any
 
 import pytest
 
 from mangonel import _core
-from mangonel.odm import Connection, Document, ParallelSaveError, Version, field, inc, push
+from mangonel.errors import OperationFailure
+from mangonel.odm import (
+    Connection,
+    Document,
+    ParallelSaveError,
+    StaleDocument,
+    Version,
+    field,
+    inc,
+    push,
+)
 from mangonel.odm.model.convert import SAVING
 from mangonel.server import Server
 from tools.faces import eventually
@@ -228,3 +239,126 @@ def test_what_is_appended_while_an_update_is_under_way_is_kept_beside_the_answer
     found = face.call(model, "get", document.id)
     assert sorted(found.tags) == ["a", "b", "pushed"]
     assert (document.tags, document.name) == (found.tags, "x")
+
+
+@pytest.mark.parametrize("way", ["transaction", "unit"])
+@pytest.mark.parametrize("writers", [2, 5])
+def test_a_rollback_beside_a_save_of_the_same_instance_takes_nothing_back_and_doubles_nothing(
+    writers: int, way: str, db: Connection, face: Any
+) -> None:
+    document = Plain()
+    face.save(document)
+    began = threading.Barrier(writers)
+
+    async def task(writer: int) -> None:
+        document.tags.append(str(writer))
+        if way == "unit":
+            async with db.unit() as unit:
+                unit.save(document)
+            return
+        async with db.transaction():
+            document.n = writer
+            await document.asave()
+
+    async def tasks() -> list[Any]:
+        return await asyncio.gather(*map(task, range(writers)), return_exceptions=True)
+
+    def thread(writer: int) -> None:
+        document.tags.append(str(writer))
+        began.wait()
+        with suppress(ParallelSaveError, OperationFailure, StaleDocument):
+            if way == "unit":
+                with db.unit() as unit:
+                    unit.save(document)
+                return
+            with db.transaction():
+                document.n = writer
+                document.save()
+
+    if face.is_async:
+        for outcome in face.wait(tasks()):
+            assert outcome is None or isinstance(outcome, ParallelSaveError), outcome
+    else:
+        threads = [threading.Thread(target=thread, args=(writer,)) for writer in range(writers)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    found = stored(db, document)
+    assert (found["tags"], found["n"]) == (document.tags[: len(found["tags"])], found["n"])
+    face.save(document)
+    found = stored(db, document)
+    assert (found["tags"], found["n"]) == (document.tags, document.n)
+    assert len(set(document.tags)) == len(document.tags)
+
+
+def test_a_rollback_leaves_a_save_made_meanwhile_outside_of_the_transaction(
+    db: Connection, face: Any
+) -> None:
+    document, other = Plain(), Plain()
+    face.save(document, other)
+
+    async def rolled_back(saved: asyncio.Event, touched: asyncio.Event) -> None:
+        with suppress(LookupError):
+            async with db.transaction():
+                document.tags.append("a")
+                other.tags.append("a")
+                touched.set()
+                await saved.wait()
+                document.name = "later"
+                raise LookupError
+
+    async def tasks() -> None:
+        saved, touched = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(rolled_back(saved, touched))
+        await touched.wait()
+        document.tags.append("b")
+        await document.asave()
+        saved.set()
+        await task
+
+    if not face.is_async:
+        pytest.skip("the order needs tasks")
+    face.wait(tasks())
+    assert (document.tags, document.name, document.changes(), other.tags) == (["a", "b"], "", {}, [])
+    assert stored(db, document)["tags"] == ["a", "b"]
+
+
+def test_what_a_transaction_has_saved_is_not_saved_beside_it_before_it_ends(
+    db: Connection, face: Any
+) -> None:
+    if not face.is_async:
+        pytest.skip("the order needs tasks")
+    document = Plain()
+    face.save(document)
+
+    async def kept(go: asyncio.Event, saved: asyncio.Event, fails: bool) -> None:
+        with suppress(LookupError):
+            async with db.transaction():
+                document.n += 1
+                await document.asave()
+                saved.set()
+                await go.wait()
+                if fails:
+                    raise LookupError
+
+    async def tasks(fails: bool) -> None:
+        go, saved = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(kept(go, saved, fails))
+        await saved.wait()
+        document.tags.append("b")
+        with pytest.raises(ParallelSaveError, match="while a transaction that saved it is under way"):
+            await document.asave()
+        with pytest.raises(ParallelSaveError):
+            await Plain.asave_all([document])
+        go.set()
+        await task
+        await document.asave()
+
+    face.wait(tasks(False))
+    assert (document.tags, document.n) == (["b"], 1)
+    face.wait(tasks(True))
+    # The rollback takes back what came after the transaction's beginning.
+    assert (document.tags, document.n) == (["b"], 1)
+    found = stored(db, document)
+    assert (found["tags"], found["n"]) == (["b"], 1)

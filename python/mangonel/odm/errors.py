@@ -97,7 +97,10 @@ class StaleDocument(OdmError):
 
 
 class ParallelSaveError(OdmError):
-    """Another task or thread is saving the same instance. Nothing was sent, and the changes stay pending."""
+    """Another task or thread is saving the same instance, or has saved it in a transaction that has not ended.
+
+    Nothing was sent, and the changes stay pending.
+    """
 
 
 class DeleteDenied(OdmError):

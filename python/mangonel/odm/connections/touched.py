@@ -6,12 +6,15 @@ that stores documents reports the others.
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Self
 
 from mangonel import _core
-from mangonel.odm.errors import ValidationError
-from mangonel.odm.model.convert import reduce, restore
+from mangonel.odm.errors import ParallelSaveError, ValidationError
+from mangonel.odm.model.convert import SAVING, reduce, restore
 from mangonel.odm.model.held_references import attach_documents, known_documents
 
 
@@ -52,30 +55,43 @@ class Former:
 _current: ContextVar[Touched | None] = ContextVar("mangonel_odm_touched", default=None)
 # Returns them, or None.
 recording = _current.get
-# How many transactions run, in all contexts.
+# How many blocks of transactions run, in all contexts.
 _running = 0
+# What transactions in all contexts touched, until they are committed or aborted. An abandoned one holds nothing.
+under_way: list[weakref.ref[Touched]] = []
+# Held while it is decided which of several threads stores a document; a finalizer may store one meanwhile.
+_deciding = threading.RLock()
 
 
 class Touched:
-    """The documents that one transaction touched, in their former states."""
+    """The documents that one transaction touched, in their former states.
 
-    __slots__ = ("_documents", "_token")
+    Args:
+        outer: what the same program touched around it. None: what the context has when it begins.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("__weakref__", "_documents", "_outer", "_stored", "_token")
+
+    def __init__(self, outer: Touched | None = None) -> None:
         # By identity: different documents may be equal.
-        self._documents: dict[int, Former] = {}
+        self._documents: dict[int, tuple[Any, Former]] = {}
+        self._stored: dict[int, Any] = {}
+        self._outer = outer
         self._token: Any = None
 
     def begin(self) -> None:
         """Start recording touched documents in this context."""
         global _running
+        if self._outer is None:
+            self._outer = recording()
         self._token = _current.set(self)
+        under_way.append(weakref.ref(self))
         _running += 1
         if _running == 1:
             _core.odm_watch(touch)
 
     def end(self) -> None:
-        """Stop recording."""
+        """Stop recording; the transaction is still to be committed or aborted."""
         global _running
         if self._token is None:
             return
@@ -85,22 +101,74 @@ class Touched:
         if _running == 0:
             _core.odm_watch(None)
 
+    def release(self) -> None:
+        """Leave the documents to others: the transaction is committed or aborted."""
+        under_way[:] = [one for one in under_way if one() not in (None, self)]
+        self._stored.clear()
+
     def add(self, document: Any) -> None:
         """Record a document's state, unless it was recorded before."""
         if id(document) not in self._documents:
-            self._documents[id(document)] = former = Former(document)
+            former = Former(document)
+            self._documents[id(document)] = document, former
             # It is recorded by now: to read a reference touches the document again.
             former.with_references()
 
     def put_back(self) -> None:
         """Restore the state of every document."""
-        for former in self._documents.values():
+        for document, former in list(self._documents.values()):
+            for other in _others(self):
+                # What it recorded is of values that are not stored.
+                other._documents.pop(id(document), None)
             former.put_back()
         self._documents.clear()
 
 
 def touch(document: Any) -> None:
-    """Record a document that is about to change, if a transaction runs in this context."""
+    """Record a document that is about to change, if a transaction runs in this context.
+
+    While it is being saved elsewhere, its state is none to go back to.
+    """
     touched = recording()
-    if touched is not None:
+    if touched is None or id(document) in touched._documents:
+        return
+    if not _core.odm_flags(document) & SAVING and not any(
+        id(document) in other._stored for other in _others(touched)
+    ):
         touched.add(document)
+
+
+def storing(document: Any) -> None:
+    """Record a document that is about to be stored, whose states recorded by other transactions are former ones then.
+
+    Raises:
+        ParallelSaveError: another transaction has stored it, and is neither committed nor aborted.
+    """
+    own = recording()
+    with _deciding:
+        others = list(_others(own))
+        if any(id(document) in other._stored for other in others):
+            raise ParallelSaveError(
+                f"expected one save of a {type(document).__name__} at a time, got another while a transaction that "
+                "saved it is under way; wait for its end, then save again"
+            )
+        for other in others:
+            other._documents.pop(id(document), None)
+        around = own
+        while around is not None:
+            around._stored[id(document)] = document
+            around = around._outer
+    if own is not None:
+        own.add(document)
+
+
+def _others(own: Touched | None) -> Iterator[Touched]:
+    """Return what transactions other than this one and those around it touched."""
+    around: list[Touched | None] = [None]
+    while own is not None:
+        around.append(own)
+        own = own._outer
+    # A copy: other threads begin and end transactions.
+    for one in under_way:
+        if (other := one()) not in around and other is not None:
+            yield other

@@ -193,6 +193,7 @@ class Transaction(_Block):
         finally:
             if not is_committed:
                 self._touched.put_back()
+            self._touched.release()
             if self._owns_session:
                 await port.call(self._session.end_session)
         errors: list[Exception] = []

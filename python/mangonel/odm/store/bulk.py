@@ -9,7 +9,7 @@ from mangonel.bson import decode
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
-from mangonel.odm.connections.touched import touch
+from mangonel.odm.connections.touched import storing
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
 from mangonel.odm.errors import (
     DanglingReference,
@@ -125,7 +125,7 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
     is_answered = False
     try:
         for document in documents:
-            touch(document)
+            storing(document)
             await before_insert_flow(document, place.collection, True)
             write = _Write(document)
             write.wanted = wanted_of(document, document.__fields__, place.collection)
@@ -170,7 +170,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     try:
         # By identity: different documents may be equal.
         for document in {id(document): document for document in documents}.values():
-            touch(document)
+            storing(document)
             write = _Write(document)
             is_new = await _prepare_flow(document, place)
             if is_new:

@@ -14,6 +14,7 @@ from mangonel.errors import BulkWriteError
 from mangonel.odm._registry import is_document, makers
 from mangonel.odm.connections.context import session_for
 from mangonel.odm.connections.place import connection_of, place_of
+from mangonel.odm.connections.touched import Touched
 from mangonel.odm.connections.transactions import Transaction, is_transient, run_flow
 from mangonel.odm.errors import OdmError, ValidationError
 from mangonel.odm.model.belongs_to import held
@@ -115,6 +116,11 @@ class Unit(Transaction):
         """Whether the unit has sent nothing but what it collected, so that it can be sent again."""
         return self._outer is None and not self._is_doomed and self._session._handle.is_starting
 
+    def _attempt(self) -> Transaction:
+        made = Transaction(self._connection, self._options)
+        made._touched = Touched(self._touched)
+        return made
+
     async def _run_flow(self, port: Any) -> None:
         """Send what was collected in a transaction of its own, and again after transient failures."""
         self._leave()
@@ -123,7 +129,7 @@ class Unit(Transaction):
             # Nothing was sent in this one, so nothing is sent to end it.
             await port.call(self._session.abort_transaction)
             await run_flow(
-                lambda: Transaction(self._connection, self._options),
+                self._attempt,
                 lambda: port.flow(self._store_flow(port)),
                 self._connection.clients.get(port.is_async),
             )
@@ -131,6 +137,7 @@ class Unit(Transaction):
         finally:
             if not is_stored:
                 self._touched.put_back()
+            self._touched.release()
             session, self._session = self._session, None
             if self._owns_session:
                 await port.call(session.end_session)

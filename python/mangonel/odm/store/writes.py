@@ -28,7 +28,7 @@ from mangonel.odm.connections.connection import connection, connections, overrid
 from mangonel.odm.connections.context import current_sessions
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, default_place, place_of
-from mangonel.odm.connections.touched import Former, recording, touch
+from mangonel.odm.connections.touched import Former, storing, touch, under_way
 from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
 from mangonel.odm.expressions.changes import Change
@@ -78,7 +78,7 @@ async def insert_flow(
     if is_save and not _core.odm_flags(document) & NEW:
         return await save_flow(document, place, validate, False, where)
     cls = type(document)
-    # The same as `is_plain` and `touch`, inlined to save frames.
+    # The same as `is_plain` and `storing`, inlined to save frames.
     is_simple = cls.__plan__.is_plain
     if is_simple is None:
         is_simple = is_plain(cls)
@@ -86,8 +86,8 @@ async def insert_flow(
         return await around_flow(
             [(document, "insert")], place.port, insert_flow, document, place, validate, True
         )
-    if recording() is not None:
-        touch(document)
+    if under_way:
+        storing(document)
     collection = place.collection
     wanted: list[Any] = []
     if not is_simple:
@@ -131,7 +131,7 @@ def inserted(document: Any, is_async: bool, *options: Any) -> Any:
     Returns:
         The document or a coroutine; None: only a flow can tell how it is stored.
     """
-    if document.__plan__.is_plain and current_sessions() is None and not BOUND:
+    if document.__plan__.is_plain and not under_way and current_sessions() is None and not BOUND:
         # The same as `place_of`, inlined to save a frame.
         alias = document.__connection__
         chosen = connections[alias] if overridden() is None else connection(alias)
@@ -188,8 +188,8 @@ async def save_flow(
         return await around_flow(
             [(document, "update")], port, save_flow, document, place, validate, False, where, True
         )
-    if recording() is not None:
-        touch(document)
+    if under_way:
+        storing(document)
     if not is_simple:
         await before_flow(document, port, validate, "update")
         if _core.odm_changes(document):
@@ -480,7 +480,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         raise ValueError(
             f"cannot replace a partly loaded {cls.__name__}; reload it first, or save what changed"
         )
-    touch(document)
+    storing(document)
     await before_flow(document, place.port, True, "update")
     document.__stamp__(bool(_core.odm_flags(document) & NEW))
     document.__note_changes__()
@@ -534,7 +534,7 @@ def _by_id(document: Any, place: Place) -> Query[Any]:
 async def update_flow(document: Any, place: Place, changes: Iterable[Change]) -> Any:
     """Send changes for one document and take over the result; other fields keep unsaved changes."""
     cls = document.__class__
-    touch(document)
+    storing(document)
     changes = list(changes)
     unsaved = list(_core.odm_changes(document))
     update = update_for(cls, changes)
@@ -624,7 +624,7 @@ async def delete_flow(document: Any, place: Place, where: Any = None) -> None:
 async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     cls = document.__class__
     port = place.port
-    touch(document)
+    storing(document)
     await run_flow(document, "before_delete", port)
     # The rules change nothing before the document itself is gone, since it may be stale.
     request = _by_id(document, place)._request("delete", port.is_async)
