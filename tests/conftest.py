@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Progress(config, plays))
     settings.register_profile("sample", max_examples=12, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
-    settings.register_profile("rest", max_examples=200, deadline=None)
+    settings.register_profile("rest", max_examples=60, deadline=None)
     settings.load_profile(
         next((name for name in ("sample", "rest") if config.getoption(f"--{name}")), "usual")
     )

@@ -15,6 +15,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from hypothesis import is_hypothesis_test
 
 __all__ = ["deselect", "sample"]
 
@@ -37,8 +38,8 @@ SHARING = ("streams",)
 # takes long, as a process or a server of its own does, the mark `enough` says how many are taken.
 ENOUGH = 8
 
-# Marks of tests that play a sample themselves.
-AGAIN = ("hypothesis", "plays_a_sample")
+# Marks a test that plays a sample itself.
+AGAIN = "plays_a_sample"
 
 Feature = tuple[Hashable, ...]
 # Begins what is met once in a file; the others begin with the name of their test.
@@ -149,6 +150,11 @@ def _limit(item: pytest.Item, once: pytest.Mark | None) -> float:
     return ENOUGH if once is None else math.inf
 
 
+def _is_property(item: pytest.Item) -> bool:
+    # Not by the mark of the plugin, which marks the tests later than they are selected.
+    return is_hypothesis_test(getattr(item, "obj", None))
+
+
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave in `items` what `--sample` takes, or what `--rest` leaves to it."""
     takes_sample, takes_rest = config.getoption("--sample"), config.getoption("--rest")
@@ -157,7 +163,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     taken = set(sample([item for item in items if not item.get_closest_marker("no_sample")]))
     if takes_rest:
         # With more examples than before, or more tests inside.
-        again = {item for item in items if any(map(item.get_closest_marker, AGAIN))}
+        again = {item for item in items if item.get_closest_marker(AGAIN) or _is_property(item)}
         taken = (set(items) - taken) | again
     left = [item for item in items if item not in taken]
     items[:] = [item for item in items if item in taken]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies
 
-from tools.sampling import ENOUGH, sample
+from tools.sampling import ENOUGH, deselect, sample
 
 FACES = ["fused", "reference", "asyncio", "uvloop"]
 
@@ -27,6 +29,9 @@ class Item:
 
     def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
         return (mark for mark in self.marks if mark.name == name)
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next(self.iter_markers(name), None)
 
 
 def taken(items: list[Any]) -> list[dict[str, Any]]:
@@ -102,3 +107,17 @@ def test_a_way_of_waiting_that_only_a_long_table_has_is_taken_though_enough_rows
 def test_the_same_tests_are_taken_each_time() -> None:
     items = [Item(f"test_{number}", face=face) for number in range(9) for face in FACES]
     assert taken(items) == taken(items)
+
+
+def test_the_rest_plays_properties_and_what_plays_a_sample_again() -> None:
+    @given(strategies.integers())
+    def holds(number: int) -> None:
+        pass
+
+    again = pytest.mark.plays_a_sample.mark
+    items: list[Any] = [Item("test_plain"), Item("test_again", [again]), Item("test_property")]
+    items[2].obj = holds
+    hook = SimpleNamespace(pytest_deselected=lambda items: None)
+    config: Any = SimpleNamespace(getoption=lambda name: name == "--rest", hook=hook)
+    deselect(config, items)
+    assert [item.nodeid for item in items] == ["test_x.py::test_again[]", "test_x.py::test_property[]"]
