@@ -56,6 +56,11 @@ async def main():
         assert await stream.try_next() is None
         await things.delete_one({"_id": "t"})
         assert (await stream.next())["operationType"] == "delete"
+    # The stream is open from here on, not from the first wait.
+    async with things.watch() as stream:
+        await things.insert_one({"_id": "u"})
+        await things.delete_one({"_id": "u"})
+        assert (await asyncio.wait_for(stream.next(), 30))["operationType"] == "insert"
 
     called = asyncio.get_running_loop().create_future()
     got = []

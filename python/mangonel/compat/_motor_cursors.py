@@ -162,7 +162,7 @@ class AgnosticGridOutCursor(Rewinding, AsyncGridOutCursor):
 
 
 class AgnosticChangeStream(AsyncClosing):
-    """A change stream that the first wait for a change opens."""
+    """A change stream that `async with` opens, or else the first wait for a change."""
 
     def __init__(self, opening: Callable[[], Awaitable[Any]], loop: Callable[[], AbstractEventLoop]) -> None:
         self._opening = opening
@@ -198,6 +198,10 @@ class AgnosticChangeStream(AsyncClosing):
     async def try_next(self) -> Any:
         """Return the next change, or None if there is none now."""
         return None if self._is_closed else await (await self._opened()).try_next()
+
+    async def __aenter__(self) -> Self:
+        await self._opened()
+        return self
 
     async def close(self) -> None:
         """End the stream."""
