@@ -74,7 +74,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._into = into
         self._id = self._opened = self._pinned = self._started = None
         self._explicit = self._max_await_time_ms = None
-        self._is_closed = self._is_empty = self._is_exhaust = self._has_index_bounds = False
+        self._is_closed = self._is_empty = self._is_asking = self._is_exhaust = self._has_index_bounds = False
         self._retrieved = self._asked_limit = self._batch_size = 0
         self._prefetch = prefetch
         if session is not None:

@@ -6,8 +6,8 @@ that stores documents reports the others.
 
 from __future__ import annotations
 
-import threading
 import weakref
+from _thread import RLock
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Self
@@ -57,10 +57,10 @@ _current: ContextVar[Touched | None] = ContextVar("mangonel_odm_touched", defaul
 recording = _current.get
 # How many blocks of transactions run, in all contexts.
 _running = 0
-# What transactions in all contexts touched, until they are committed or aborted. An abandoned one holds nothing.
-under_way: list[weakref.ref[Touched]] = []
+# What transactions in all contexts touched, until they are committed or aborted. An abandoned one leaves by itself.
+under_way: set[weakref.ref[Touched]] = set()
 # Held while it is decided which of several threads stores a document; a finalizer may store one meanwhile.
-_deciding = threading.RLock()
+_deciding = RLock()
 
 
 class Touched:
@@ -70,7 +70,7 @@ class Touched:
         outer: what the same program touched around it. None: what the context has when it begins.
     """
 
-    __slots__ = ("__weakref__", "_documents", "_outer", "_stored", "_token")
+    __slots__ = ("__weakref__", "_documents", "_outer", "_reference", "_stored", "_token")
 
     def __init__(self, outer: Touched | None = None) -> None:
         # By identity: different documents may be equal.
@@ -78,6 +78,7 @@ class Touched:
         self._stored: dict[int, Any] = {}
         self._outer = outer
         self._token: Any = None
+        self._reference: weakref.ref[Touched] | None = None
 
     def begin(self) -> None:
         """Start recording touched documents in this context."""
@@ -85,7 +86,8 @@ class Touched:
         if self._outer is None:
             self._outer = recording()
         self._token = _current.set(self)
-        under_way.append(weakref.ref(self))
+        self._reference = weakref.ref(self, under_way.discard)
+        under_way.add(self._reference)
         _running += 1
         if _running == 1:
             _core.odm_watch(touch)
@@ -103,7 +105,8 @@ class Touched:
 
     def release(self) -> None:
         """Leave the documents to others: the transaction is committed or aborted."""
-        under_way[:] = [one for one in under_way if one() not in (None, self)]
+        if self._reference is not None:
+            under_way.discard(self._reference)
         self._stored.clear()
 
     def add(self, document: Any) -> None:
@@ -169,6 +172,6 @@ def _others(own: Touched | None) -> Iterator[Touched]:
         around.append(own)
         own = own._outer
     # A copy: other threads begin and end transactions.
-    for one in under_way:
+    for one in tuple(under_way):
         if (other := one()) not in around and other is not None:
             yield other
