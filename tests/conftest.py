@@ -26,7 +26,7 @@ from mangonel.server import Server, start
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tools import browser, quick_mongod, sampling, side_by_side, target, workers
+from tools import browser, sampling, side_by_side, target, workers
 from tools.closing import ClosingLines, Progress
 from tools.scripted_server import ScriptedServer
 from tools.spec_table import SpecTable
@@ -49,8 +49,6 @@ if not os.access(HERE.parent, os.W_OK):
 if target.URI:
     # Before any test imports it.
     mangonel.server.start = target.refuse_to_start
-else:
-    quick_mongod.install(HERE.parent / "build" / "mongod")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
