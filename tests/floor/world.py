@@ -297,7 +297,9 @@ class World:
     def connect_by(self, connect: Callable[[], socket.socket]) -> None:
         """Have each blocking connection made by this function."""
 
-        def open_socket(address: Any, limit: Callable[[], float | None], proxy: Any = None) -> Socket:
+        def open_socket(
+            address: Any, limit: Callable[[], float | None], proxy: Any = None, heard: Any = None
+        ) -> Socket:
             self.sleep(0.001)
             return Socket(self, connect())
 
