@@ -169,6 +169,13 @@ def test_a_quiet_run_is_fit_and_a_busy_one_is_not():
     assert "2 of 5 rounds" in reasons[0]
 
 
+def test_a_run_in_which_each_contender_failed_is_not_fit():
+    played = run(1)
+    for row in played.rows.values():
+        row.failures.append("FileNotFoundError")
+    assert noise.unfit(played)[-1] == "no contender was measured, each failed"
+
+
 def test_the_brief_form_says_that_it_does_less_than_its_marks_name():
     played = run(1)
     played.content["plan"]["form"] = "brief"

@@ -100,6 +100,8 @@ def unfit(results: Results, *, is_brief_whole: bool = False) -> list[str]:
             "the brief form does less work than its marks name, such as files of 8 MiB for 50 MiB; "
             "`mangonel lab run` does it all"
         )
+    if all(row.failures for row in results.rows.values()):
+        reasons.append("no contender was measured, each failed")
     if results.content["end"].get("how") != "complete":
         reasons.append("the run was cut off before its end")
     return reasons
