@@ -289,7 +289,7 @@ impl Key<'_> {
 }
 
 /// The first bytes of a command whose first field is a text: its name, and as many of the collection's as follow.
-/// All zero: that of none, since the length of a text is no zero.
+/// All zero stands for no command: the length of a text is never zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Beginning {
     name: u64,

@@ -130,7 +130,7 @@ class Touched:
 def touch(document: Any) -> None:
     """Record a document that is about to change, if a transaction runs in this context.
 
-    While it is being saved elsewhere, its state is none to go back to.
+    While another task or transaction stores it, nothing is recorded: an abort here must not undo what is stored there.
     """
     touched = recording()
     if touched is None or id(document) in touched._documents:
@@ -142,7 +142,7 @@ def touch(document: Any) -> None:
 
 
 def storing(document: Any) -> None:
-    """Record a document that is about to be stored, whose states recorded by other transactions are former ones then.
+    """Record a document that is about to be stored, and drop the states of it that other transactions recorded.
 
     Raises:
         ParallelSaveError: another transaction has stored it, and is neither committed nor aborted.
