@@ -25,7 +25,7 @@ def mypy_rows(*files: Path) -> list[dict[str, Any]]:
     pytest.importorskip("mypy")
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "-O", "json"]
     done = subprocess.run(
-        [*command, "--explicit-package-bases", *map(str, files)],
+        [*command, "--show-traceback", "--explicit-package-bases", *map(str, files)],
         capture_output=True,
         text=True,
         cwd=ROOT,
