@@ -221,6 +221,28 @@ def test_pandas_rounds_no_integer_beside_nulls(stored: Any) -> None:
     assert list(frame.columns) == ["_id", "n", "small"]
 
 
+@pytest.mark.parametrize("way", ["to_pandas", "to_numpy"])
+def test_integers_beside_nulls_are_exact_at_any_depth(stored: Any, way: str) -> None:
+    large = 2**53 + 1
+    rows = [
+        {
+            "_id": 1,
+            "n": Int64(large),
+            "l": [Int64(large), None],
+            "in": {"deep": [{"n": Int64(large)}, {"n": None}]},
+        },
+        {"_id": 2, "n": None, "l": [1, 2], "in": {"deep": []}},
+    ]
+    stored.deep_gaps.drop()
+    stored.deep_gaps.insert_many(rows)
+
+    made = getattr(stored.deep_gaps.find(), way)()
+
+    assert made["n"][0] == large
+    assert [list(row) for row in made["l"]] == [[large, None], [1, 2]]
+    assert made["in"][0] == {"deep": [{"n": large}, {"n": None}]}
+
+
 @pytest.mark.parametrize("way", ["to_arrow", "iter_arrow", "to_polars", "to_pandas", "to_numpy"])
 def test_an_option_of_another_library_is_refused_by_its_name(stored: Any, way: str) -> None:
     with pytest.raises(TypeError, match="as options of a table, got dtype_backend; convert pyarrow"):

@@ -39,22 +39,30 @@ def pandas_of(table: Any) -> Any:
             found = found.set_column(at, found.field(at).name, bare)
     frame = found.to_pandas(split_blocks=True)
     for name in _rounded(found):
-        frame[name] = found[name].to_pandas(types_mapper=_nullable_integers)
+        column = found[name]
+        whole = pyarrow.types.is_int64(column.type)
+        frame[name] = column.to_pandas(types_mapper=_nullable_integers) if whole else _objects(column)
     return frame
 
 
 def _rounded(table: Any) -> list[str]:
-    """Return the columns of integers that pandas would round: those with nulls become doubles."""
+    """Return the columns in which pandas and NumPy would round an integer: beside nulls they make doubles of them."""
+    return [name for name, column in zip(table.column_names, table.columns, strict=True) if _rounds(column)]
+
+
+def _rounds(column: Any) -> bool:
     import pyarrow
     import pyarrow.compute
 
-    found = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if column.type == pyarrow.int64() and column.null_count:
-            ends = pyarrow.compute.min_max(column).as_py().values()
-            if any(end is not None and abs(end) > _EXACT for end in ends):
-                found.append(name)
-    return found
+    kind = column.type
+    if pyarrow.types.is_struct(kind):
+        return any(map(_rounds, column.flatten()))
+    if pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind):
+        return _rounds(pyarrow.compute.list_flatten(column))
+    if not pyarrow.types.is_int64(kind) or not column.null_count:
+        return False
+    ends = pyarrow.compute.min_max(column).as_py().values()
+    return any(end is not None and abs(end) > _EXACT for end in ends)
 
 
 def _nullable_integers(_: Any) -> Any:
@@ -63,10 +71,18 @@ def _nullable_integers(_: Any) -> Any:
     return pandas.Int64Dtype()
 
 
+def _objects(column: Any) -> Any:
+    """Return an array of the values as Python has them."""
+    import numpy
+
+    return numpy.fromiter(column.to_pylist(), dtype=object, count=len(column))
+
+
 def numpy_of(table: Any) -> dict[str, Any]:
     """Return a dict with an array for each column."""
     found = arrow_of(table)
-    return {name: found[name].to_numpy() for name in found.column_names}
+    arrays = {name: found[name].to_numpy() for name in found.column_names}
+    return arrays | {name: _objects(found[name]) for name in _rounded(found)}
 
 
 def table_of(found: Any) -> Any:

@@ -223,6 +223,9 @@ class CursorTables:
     def to_pandas(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[PandasFrame]:
         """Return the remaining documents as a `pandas.DataFrame`; needs pandas and pyarrow.
 
+        Integers beside nulls become doubles. Where a double cannot hold one of them, the column is of `Int64`, or of
+        Python's objects if it has lists or documents.
+
         Args:
             schema: as for `to_arrow`.
             options: `on_invalid`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
@@ -241,6 +244,8 @@ class CursorTables:
 
     def to_numpy(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[NumpyArrays]:
         """Return the remaining documents as a dict with a `numpy.ndarray` per column; needs numpy and pyarrow.
+
+        Integers beside nulls become doubles. Where a double cannot hold one of them, the array has Python's objects.
 
         Args:
             schema: as for `to_arrow`.
