@@ -14,22 +14,36 @@ endif
 CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) .cargo/config.toml Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-seeds rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
+.PHONY: help build ready run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-seeds rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-build: $(VENV)/.built    ## Make .venv: the release build, the development tools and the peers
+# Compiling and pip's work fill two cores together; so they do below.
+build:    ## Make .venv: the release build, the development tools and the peers
+	@$(MAKE) --no-print-directory --silent --jobs 2 $(VENV)/.built $(VENV)/.requirements
+
+# What is missing here is said at once, not by what fails for lack of it.
+define prerequisites
+	@command -v $(PYTHON) >/dev/null || { echo "cannot build: expected Python 3.11 or newer, got no $(PYTHON): install one, or name another: make run PYTHON=python3.13" >&2; exit 1; }
+	@$(PYTHON) tools/prerequisites.py
+endef
+
+# $(1): a list of requirements, in words that pip understands.
+define pip_install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(1) || { echo "cannot install $(2): pip says why above. It needs a package index; without one, PIP_NO_INDEX=1 and PIP_FIND_LINKS=folder of wheels" >&2; exit 1; }
+endef
 
 $(BIN)/maturin: requirements/run.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $$(grep ^maturin= $<)
-	touch $@
-
-$(VENV)/.requirements: requirements/dev.txt
-	@echo "Installing the development tools and the peers into $(VENV): a minute or two"
+	$(prerequisites)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@$(call pip_install,$$(grep ^maturin= $<),the build tool)
+	@touch $@
+
+# After the build tool, since two pips must not work in one environment.
+$(VENV)/.requirements: requirements/dev.txt | $(BIN)/maturin
+	@echo "Installing the development tools and the peers into $(VENV): a minute or two"
+	@$(call pip_install,-r requirements/dev.txt,the development tools)
 	@touch $@
 
 # What is built stands in $(BIN)/mangonel's own environment, without being installed there; the lab says which build it was.
@@ -42,21 +56,23 @@ define installed
 	touch $@
 endef
 
-$(VENV)/.built: $(VENV)/.requirements $(SOURCES)
+$(VENV)/.built: $(BIN)/maturin $(SOURCES)
+	$(prerequisites)
 	@echo "Building the driver, release profile: some four minutes on two cores"
-	VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --locked --skip-install --quiet
+	MAKEFLAGS= VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --locked --skip-install --quiet
 	$(call installed,release)
 
 # Half the work of the release build, whose figures are those to quote. In the folder of the tests, which take others' crates
 # as compiled here.
 $(VENV)/.quick: $(BIN)/maturin $(SOURCES)
+	$(prerequisites)
 	@echo "Building the driver, quick profile: about a minute and a half on two cores"
-	VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --profile dev --locked --skip-install
+	MAKEFLAGS= VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --profile dev --locked --skip-install
 	$(call installed,quick)
 
 $(VENV)/.peers: $(BIN)/maturin requirements/run.txt
 	@echo "Installing a MongoDB server and the peers of the five comparisons"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/run.txt
+	$(call pip_install,-r requirements/run.txt,what is compared)
 	touch $@
 
 # The other side of the fourth comparison. Where it cannot be had, that is said and the comparison goes without.
@@ -64,8 +80,13 @@ $(VENV)/.peers: $(BIN)/maturin requirements/run.txt
 redis: $(BIN)/maturin
 	@$(BIN)/python tools/unpacked.py redis-server $(VENV)
 
-# A release build that is there is used; else a quick one is made while the peers are installed.
+# A release build that is there is used; else a quick one is made while pip installs the rest.
 RUN_NEEDS := redis $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.quick $(VENV)/.peers)
+READY     := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.quick) $(VENV)/.requirements
+
+# Continuous integration makes the release build first; `test-rest`, and what has figures to quote, ask for it.
+ready:    ## Make .venv with what tests need: the release build if it is there, else a quick one
+	@$(MAKE) --no-print-directory --silent --jobs 2 $(READY)
 
 run:    ## The five old comparisons and find_one against the peers, on one screen, in 90 seconds
 	@$(MAKE) --no-print-directory --silent --jobs 3 $(RUN_NEEDS)
@@ -88,24 +109,24 @@ SHORT := MANGONEL_SOAK_SECONDS=6 MANGONEL_CUT_SECONDS=6 MANGONEL_FAILOVER_SECOND
 LONG  := MANGONEL_SOAK_SECONDS=120 MANGONEL_CUT_SECONDS=90 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100 MANGONEL_STRESS_SECONDS=60
 
 # What only computes fills the time in which the tests of Python wait for servers; what it says is shown after them.
-test: build specifications    ## Lint, and every kind of test: Rust without a server, Python with a real mongod
+test: ready specifications    ## Lint, and every kind of test: Rust without a server, Python with a real mongod
 	@echo "Playing the tests of Python; lint and the tests of Rust run beside them, their output comes last (target/beside.log)"
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going beside test-python; status=$$?; cat target/beside.log; exit $$status
 
 # The official cases: PyMongo's copies, unless MONGODB_SPECIFICATIONS names a folder. Without a network the last lines say so.
-specifications: build
+specifications: ready
 	@test -n "$(MONGODB_SPECIFICATIONS)" || $(BIN)/python tools/specifications.py build/specifications
 
 beside:
 	@mkdir -p target
 	@nice $(MAKE) --no-print-directory lint test-rust > target/beside.log 2>&1
 
-test-python: build
+test-python: ready
 	$(SHORT) $(PYTEST) --sample --durations=20 $(ARGS)
 
 # What needs only a server, on one that runs: the cases of the specifications, and every face.
 SERVER_SUITES := tests/spec tests/driver tests/sessions tests/faces tests/gridfs tests/monitoring
-test-server: build    ## The suites that need only a server, on the one that URI names: URI=mongodb://127.0.0.1/
+test-server: ready    ## The suites that need only a server, on the one that URI names: URI=mongodb://127.0.0.1/
 	$(if $(URI),,$(error test-server: expected URI=mongodb://..., of a server that may be written to))
 	MANGONEL_URI="$(URI)" $(BIN)/python -m pytest --tb=short $(SERVER_SUITES) $(ARGS)
 
@@ -174,7 +195,7 @@ rest-faults:
 rest-pymongo:
 	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)
 
-test-websessions-long: build    ## The model of websessions, 2000 runs on each side of three stores (minutes)
+test-websessions-long: ready    ## The model of websessions, 2000 runs on each side of three stores (minutes)
 	MANGONEL_INSTALL_SERVERS=1 MANGONEL_MODEL_RUNS=2000 MANGONEL_FAILOVER=1 $(BIN)/python -m pytest \
 		tests/websessions/test_model.py tests/websessions/test_failover_long.py tests/websessions/test_redis_failover.py \
 		-s $(ARGS)
@@ -203,8 +224,8 @@ bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java
 	$(BIN)/python tools/docs_benchmarks.py --cost $(LANGUAGES)/run.jsonl
 	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
 
-lint: build    ## Formatting, clippy, types, floors, stubs; the parts side by side
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint-types lint-rust lint-stubs lint-floors lint-text
+lint: ready    ## Formatting, clippy, types, floors, stubs; the parts side by side
+	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(addprefix --,$(.FEATURES))) lint-types lint-rust lint-stubs lint-floors lint-text
 
 # With the profile and the folder of the tests, all three take others' crates as compiled once: the C of zstd is 25 s.
 # The fuzz targets are checked, not linked, so nothing is compiled of libFuzzer and any compiler will do.
@@ -301,7 +322,7 @@ asan: build    ## The stress test on a build that AddressSanitizer watches: need
 		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc MANGONEL_STRESS_SECONDS=30 $(BIN)/python -m pytest -q -p no:xdist tests/faults/test_stress.py
 
 # The figures of the long forms go to docs/dev/NOTES.md.
-soak: build    ## Mixed work on both faces for 15 minutes: what grows?
+soak: ready    ## Mixed work on both faces for 15 minutes: what grows?
 	MANGONEL_SOAK_SECONDS=900 $(BIN)/python -m pytest -s tests/faults/test_soak.py
 
 fmt:    ## Format everything
@@ -323,7 +344,7 @@ lock: $(VENV)/.requirements    ## Resolve requirements/{dev,run,docs,wheels}.in 
 	$(VENV)/lock/bin/pip install --quiet --disable-pip-version-check -r requirements/wheels.in
 	$(VENV)/lock/bin/pip freeze > requirements/wheels.txt && rm -rf $(VENV)/lock
 
-demo: build    ## Run the demo application with a replica set of its own, at http://127.0.0.1:8000
+demo: ready    ## Run the demo application with a replica set of its own, at http://127.0.0.1:8000
 	$(BIN)/mangonel demo $(ARGS)
 
 $(VENV)/docs/.requirements: requirements/docs.txt
@@ -332,7 +353,7 @@ $(VENV)/docs/.requirements: requirements/docs.txt
 	touch $@
 
 # The names of the reference are found by importing the package, so it is built first; with the same Python.
-docs: build $(VENV)/docs/.requirements    ## Build the documentation into build/site; a warning is an error
+docs: ready $(VENV)/docs/.requirements    ## Build the documentation into build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet --clean
 
 # Its pages are looked at with axe on a desk and on a phone, light and dark.

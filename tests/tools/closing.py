@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from mangonel.lab.fingerprint import build_of_core
 from tools import official
 from tools.workers import Workers
 
@@ -56,7 +57,7 @@ class ClosingLines:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the counts, the reasons for skips, and where the official cases are from; nothing without tests."""
+        """Print counts, reasons for skips, the core's build and the origin of official cases; nothing without tests."""
         if not any(self._outcomes.values()):
             return
         lines = [f"{'tests':<55}" + "".join(f"{name:>9}" for name in OUTCOMES)]
@@ -73,6 +74,10 @@ class ClosingLines:
         longest = sorted(self._seconds.items(), key=lambda each: -each[1])[:FOLDERS]
         lines.append(
             "workers' time: " + ", ".join(f"{folder} {seconds:.0f} s" for folder, seconds in longest)
+        )
+        build = build_of_core()
+        lines.append(
+            f"core: {build} build" + ("; `make build` makes the release" if build == "quick" else "")
         )
         for line in (*lines, official.told()):
             terminalreporter.write_line(line)

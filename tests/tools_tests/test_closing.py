@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,6 +59,24 @@ def test_a_test_counts_once_and_a_reason_as_often_as_it_is_given(tmp_path: Path)
     assert [line.split()[-4:] for line in lines if line.startswith("official:")] == [["1", "1", "1", "1"]]
     assert "workers' time: spec 9 s" in lines
     assert [line.split() for line in lines if "needs mongos" in line] == [["1", "needs", "mongos"]]
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("release\n", "core: release build"),
+        ("quick\n", "core: quick build; `make build` makes the release"),
+        (None, "core: release build"),
+    ],
+)
+def test_the_build_that_was_tested_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str | None, line: str
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    if written is not None:
+        (tmp_path / "mangonel-build").write_text(written)
+
+    assert line in closing(tmp_path, report("tests/unit/test_a.py::test_a", "passed"))
 
 
 def test_what_fails_is_called_so_in_the_summary_and_nothing_has_a_letter(pytestconfig: pytest.Config) -> None:

@@ -38,10 +38,15 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
         "load": [round(figure, 2) for figure in os.getloadavg()],
         "pressure": pressure(),
         "commit": _commit(),
-        # The Makefile sets this; an installed wheel is a release build.
-        "build": (read(f"{sys.prefix}/mangonel-build") or "release").strip(),
+        "build": build_of_core(),
         "argv": [os.path.basename(word) if number == 0 else word for number, word in enumerate(argv)],
     }
+
+
+def build_of_core() -> str:
+    """Return "quick" for a build without whole-program optimisation, else "release", as an installed wheel is."""
+    # The Makefile writes it.
+    return (read(f"{sys.prefix}/mangonel-build") or "release").strip()
 
 
 def machine(found: dict[str, Any]) -> str:

@@ -1,0 +1,109 @@
+"""What `make` builds: tests take the release build that is there, else a quick one; what is missing is said first."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# What the Makefile's own lines call, beside Python.
+PROGRAMS = ("sh", "make", "find", "test", "echo", "df", "tail", "nice", "cat", "mkdir", "touch", "grep")
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with what the Makefile reads, without an environment; its name has a space and no ASCII letter."""
+    folder = tmp_path / "ä ü"
+    folder.mkdir()
+    for path in ROOT.iterdir():
+        if path.name in ("Makefile", "requirements", "tools", "crates", ".cargo") or path.suffix in (
+            ".toml",
+            ".lock",
+        ):
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def make(folder, *arguments, **environment):
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=folder,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def planned(folder, target):
+    """Return the builds that a target would make."""
+    done = make(folder, "--dry-run", target, PYTHON=sys.executable)
+    return {
+        name
+        for name in ("release", "dev")
+        if f"maturin develop --{name}" in done.stdout.replace("profile ", "")
+    }
+
+
+@pytest.mark.parametrize("target", ["ready", "test-python", "lint", "demo", "docs", "run"])
+def test_a_fresh_clone_makes_the_quick_build(checkout, target):
+    assert planned(checkout, target) == {"dev"}
+
+
+@pytest.mark.parametrize("target", ["build", "instructions", "bench", "wheel", "test-rest"])
+def test_what_has_figures_or_is_given_to_users_takes_the_release_build(checkout, target):
+    assert "release" in planned(checkout, target)
+
+
+@pytest.mark.parametrize("target", ["ready", "test-python", "run"])
+def test_a_release_build_that_is_there_is_kept_up(checkout, target):
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv" / ".built").touch()
+    (checkout / ".venv" / ".quick").touch()
+    # Older than the sources.
+    os.utime(checkout / ".venv" / ".built", (0, 0))
+    assert planned(checkout, target) == {"release"}
+
+
+@pytest.mark.parametrize("target", ["run", "ready", "build"])
+def test_what_is_missing_is_said_before_anything_is_installed(checkout, tmp_path, target):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in PROGRAMS:
+        if found := shutil.which(name):
+            (programs / name).symlink_to(found)
+    (programs / "python3").symlink_to(sys.executable)
+
+    done = make(checkout, target, PATH=str(programs))
+
+    assert done.returncode == 2
+    assert "cannot build: expected Rust 1.95 or newer, got no cargo" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_that_is_not_there_is_named(checkout):
+    done = make(checkout, "run", "PYTHON=python3.99")
+
+    assert "got no python3.99: install one, or name another: make run PYTHON=python3.13" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
+def test_where_pip_fails_the_way_to_go_without_an_index_is_told(checkout):
+    # An environment whose pip reaches nothing; making a real one takes seconds.
+    python = checkout / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\necho 'ERROR: no matching distribution' >&2\nexit 1\n")
+    python.chmod(0o755)
+    places = {name: os.environ[name] for name in ("PATH", "HOME")}
+
+    done = make(checkout, "ready", PYTHON=sys.executable, **places)
+
+    assert done.returncode == 2
+    assert "cannot install the build tool: pip says why above. It needs a package index" in done.stderr
