@@ -17,7 +17,7 @@ SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) .cargo/config.t
 .PHONY: help build ready run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-seeds rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
-	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-21s %s\n", $$1, $$2}'
 
 # Compiling and pip's work fill two cores together; so they do below.
 build:    ## Make .venv: the release build, the development tools and the peers
@@ -56,7 +56,7 @@ define installed
 	touch $@
 endef
 
-$(VENV)/.built: $(BIN)/maturin $(SOURCES)
+$(VENV)/.built: $(SOURCES) | $(BIN)/maturin
 	$(prerequisites)
 	@echo "Building the driver, release profile: some four minutes on two cores"
 	MAKEFLAGS= VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --locked --skip-install --quiet
@@ -64,13 +64,13 @@ $(VENV)/.built: $(BIN)/maturin $(SOURCES)
 
 # Half the work of the release build, whose figures are those to quote. In the folder of the tests, which take others' crates
 # as compiled here.
-$(VENV)/.quick: $(BIN)/maturin $(SOURCES)
+$(VENV)/.quick: $(SOURCES) | $(BIN)/maturin
 	$(prerequisites)
 	@echo "Building the driver, quick profile: about a minute and a half on two cores"
 	MAKEFLAGS= VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --profile dev --locked --skip-install
 	$(call installed,quick)
 
-$(VENV)/.peers: $(BIN)/maturin requirements/run.txt
+$(VENV)/.peers: requirements/run.txt | $(BIN)/maturin
 	@echo "Installing a MongoDB server and the peers of the five comparisons"
 	$(call pip_install,-r requirements/run.txt,what is compared)
 	touch $@

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,15 @@ def test_a_release_build_that_is_there_is_kept_up(checkout, target):
     # Older than the sources.
     os.utime(checkout / ".venv" / ".built", (0, 0))
     assert planned(checkout, target) == {"release"}
+
+
+def test_another_build_tool_does_not_make_a_build_old(checkout):
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    now = time.time()
+    for name, mtime in ((".built", now), (".requirements", now), ("bin/maturin", now + 5)):
+        (checkout / ".venv" / name).touch()
+        os.utime(checkout / ".venv" / name, (mtime, mtime))
+    assert planned(checkout, "ready") == set()
 
 
 @pytest.mark.parametrize("target", ["run", "ready", "build"])
