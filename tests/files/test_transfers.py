@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import os
 import random
@@ -228,6 +229,42 @@ def test_a_killed_import_goes_on_without_a_gap_or_a_double(
     assert told.inserted == 2_000 - before
     assert sorted(row["n"] for row in database.copies.find()) == list(range(2_000))
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("split", [False, pytest.param(True, marks=pytest.mark.no_sample)])
+@pytest.mark.parametrize("is_over", [False, True], ids=["killed", "over"])
+def test_a_second_export_to_the_same_file_does_not_mix_with_the_first(
+    database: Any, tmp_path: Path, ending: str, split: bool, is_over: bool
+) -> None:
+    path = tmp_path / f"rows{ending}"
+    database.rows.insert_many([{"_id": number, "n": number} for number in range(900)])
+    begun: list[int] = []
+
+    def second(*_: int) -> None:
+        """A second export runs, or is ended, while the first writes."""
+        begun.append(1)
+        if len(begun) == 1:
+            database.rows.update_many({}, {"$set": {"n": -1}})
+            with contextlib.nullcontext() if is_over else pytest.raises(KeyboardInterrupt):
+                export_table(
+                    database.rows, path, parts=3, split=split, progress=None if is_over else interrupted
+                )
+
+    def interrupted(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(TransferError, match=r"another export to .* began or ended meanwhile"):
+        export_table(database.rows, path, parts=3, parallel=1, split=split, progress=second)
+
+    assert path.exists() == is_over
+    told = export_table(database.rows, path, parts=3, split=split, resume=not is_over)
+    assert told.documents == 900
+    assert import_table(database.copies, path).inserted == 900
+    assert database.copies.distinct("n") == [-1]
+    assert list(tmp_path.iterdir()) == [path]
+    if split:
+        assert {each.suffix for each in path.iterdir()} == {ending}
 
 
 def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import threading
+import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -95,7 +96,8 @@ def export_table(
     Raises:
         TypeError: `collection` is no collection of the blocking face.
         TransferError: the name has no known ending, is a folder's without `split` or that of a folder with other files,
-            or the existing parts are of another export; or `projection` names a field that no document has.
+            or the existing parts are of another export; or `projection` names a field that no document has; or another
+            export to `target` began meanwhile, whose files are left alone.
         ColumnError: a value does not fit its column.
         ImportError: pyarrow is not installed.
         OSError: a file cannot be written. FileNotFoundError: the folder of `target` does not exist; nothing was read.
@@ -151,6 +153,8 @@ class _Export:
         self._split = split
         self._progress = progress
         self._folder = target.with_name(f"{target.name}.parts")
+        # Another process may export to the same target: neither writes into the other's files.
+        self._token = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._done = ExportedTable()
         self._bytes = 0
@@ -220,10 +224,11 @@ class _Export:
             "rows": max(min(_TABLE // max(sizes.average, 1), _MOST_ROWS), 64),
             "parts": [_bounds(part) for part in self._parts],
             "identity": _identity(self._parts),
+            "token": self._token,
         }
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
-        _replace(self._folder / "plan.json", json.dumps(plan).encode())
+        self._replace(self._folder / "plan.json", json.dumps(plan).encode())
         return plan
 
     # The parts.
@@ -269,8 +274,9 @@ class _Export:
 
         if self._is_over:
             return
+        self._check_plan(plan)
         path = self._part_path(place)
-        beside = path.with_name(f"{path.name}.new")
+        beside = self._beside(path)
         asked = plan["asked"]
         cursor = self._cursor(place, plan)
         schema = Schema.of_kinds(fields)
@@ -288,8 +294,9 @@ class _Export:
         finally:
             cursor.close()
             writer.close()
+        self._check_plan(plan)
         # First the number of rows, since a part that is there is complete.
-        _replace(self._count_path(place), str(rows).encode())
+        self._replace(self._count_path(place), str(rows).encode())
         beside.replace(path)
 
     def _schema(self, fields: list[tuple[str, Any]], asked: dict[str, Any]) -> Any:
@@ -324,18 +331,46 @@ class _Export:
 
     def _complete(self, fields: list[tuple[str, Any]], plan: dict[str, Any]) -> None:
         paths = [self._part_path(place) for place in range(self._done.parts)]
+        self._check_plan(plan)
         if self._split:
-            for path in self._folder.glob("*.count"):
+            # Also what killed processes left behind.
+            for path in {*self._folder.iterdir()}.difference(paths):
                 path.unlink()
-            (self._folder / "plan.json").unlink()
             if self._target.is_dir():
                 shutil.rmtree(self._target)
             self._folder.replace(self._target)
             return
-        beside = self._target.with_name(f"{self._target.name}.new")
-        self._format.join(paths, beside, self._schema(fields, plan["asked"]))
-        beside.replace(self._target)
+        whole = self._beside(self._folder / "whole")
+        self._format.join(paths, whole, self._schema(fields, plan["asked"]))
+        self._check_plan(plan)
+        whole.replace(self._target)
         shutil.rmtree(self._folder)
+
+    # Another export to the same target.
+
+    def _check_plan(self, plan: dict[str, Any]) -> None:
+        """Refuse to go on in a folder that is another export's by now.
+
+        Raises:
+            TransferError: it is.
+        """
+        try:
+            token = json.loads((self._folder / "plan.json").read_bytes()).get("token")
+        except FileNotFoundError:
+            token = ""
+        if token != plan.get("token"):
+            raise TransferError(
+                f"another export to {self._target} began or ended meanwhile, and {self._folder} is its; write to "
+                "another name, or let one end before the next begins"
+            )
+
+    def _beside(self, path: Path) -> Path:
+        return path.with_name(f"{path.name}.{self._token}.new")
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        beside = self._beside(path)
+        beside.write_bytes(data)
+        beside.replace(path)
 
 
 def _check_target(path: Path, made: Format, *, is_split: bool) -> None:
@@ -397,9 +432,3 @@ def _text(bound: RawBSONDocument | None) -> str | None:
 def _bound(text: str | None) -> RawBSONDocument | None:
     # Raw, so that an id of any type comes back unchanged.
     return None if text is None else RawBSONDocument(bytes.fromhex(text))
-
-
-def _replace(path: Path, data: bytes) -> None:
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_bytes(data)
-    beside.replace(path)
