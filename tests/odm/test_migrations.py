@@ -19,7 +19,8 @@ import pytest
 
 from mangonel import MongoClient
 from mangonel.cli import main
-from mangonel.odm.migrations import MigrationError, Runner, load
+from mangonel.odm import Document, connect
+from mangonel.odm.migrations import Migration, MigrationError, Runner, load, state
 
 COUNT = int(os.environ.get("MANGONEL_ODM_DOCUMENTS", "600"))
 KILLS = int(os.environ.get("MANGONEL_ODM_KILLS", "2"))
@@ -122,6 +123,70 @@ def test_a_writer_that_comes_between_is_not_overwritten(database: Any, folder: P
 
     Runner(database, [dataclasses.replace(migration, forward=forward)]).migrate()
     assert [(row["n"], row["w"]) for row in rows(database)] == [(12, 1)] * 4
+
+
+def test_models_that_forbid_unknown_keys_are_read_and_checked_during_a_migration(
+    server: Any, database: Any
+) -> None:
+    db = connect(server.uri, database=database.name)
+
+    class Closed(Document):
+        __collection__ = "things"
+        __unknown__ = "forbid"
+        n: int
+
+    read: list[int] = []
+    Closed.create_collection(validate=True)
+    Closed.insert_many([Closed(n=n) for n in range(4)])
+
+    def add(document: dict[str, Any]) -> dict[str, Any]:
+        return {**document, "n": document["n"] + 10}
+
+    def report(_: Any) -> None:
+        read.extend(one.n for one in Closed.find())
+
+    Runner(database, [Migration(1, "0001_add", "things", add)], batch=2, report=report).migrate()
+    db.close()
+    assert sorted(read) == [2, 3, 10, 10, 11, 11, 12, 13]
+
+
+@pytest.mark.parametrize("change", [lambda row: {**row, "n": "text"}, [{"$set": {"n": "text"}}]])
+def test_a_document_that_the_server_refuses_is_named(database: Any, change: Any) -> None:
+    database.create_collection("things", validator={"n": {"$type": "int"}})
+    database.things.insert_many([{"_id": n, "n": n} for n in range(3)])
+    with pytest.raises(
+        MigrationError, match="refused the changed document: Document failed validation"
+    ) as found:
+        Runner(database, [Migration(1, "0001_text", "things", change)]).migrate()
+    assert "things 0" in str(found.value) or not callable(change)
+
+
+def test_a_document_that_is_too_large_for_a_function_is_named(database: Any) -> None:
+    database.things.insert_many([{"_id": 1}, {"_id": 2, "text": "x" * 9_000_000}])
+    with pytest.raises(MigrationError, match=r"things 2 is too large: .* FORWARD = \[") as found:
+        Runner(database, [Migration(1, "0001_n", "things", lambda row: {**row, "n": 1})]).migrate()
+    assert len(str(found.value)) < 300
+
+
+def test_a_slow_function_keeps_the_lease(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "LEASE_S", 0.6)
+    database.things.insert_many([{"_id": n, "n": 0} for n in range(10)])
+    outcomes: list[Any] = []
+
+    def slow(document: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(0.15)
+        return {**document, "n": document["n"] + 1}
+
+    def run() -> None:
+        outcomes.append(Runner(database, [Migration(1, "0001_add", "things", slow)]).migrate())
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == [[], ["0001_add"]]
+    assert [row["n"] for row in rows(database)] == [1] * 10
 
 
 def test_what_is_inserted_behind_the_migration_is_changed_too(database: Any, folder: Path) -> None:

@@ -21,6 +21,9 @@ mod containers;
 /// The server's tags for finding encrypted values: only the server may write them, so no instance has them.
 const SERVERS_OWN: &[u8] = b"__safeContent__\0";
 
+/// The mark of a migration that is under way: the program's models need not know it.
+const MIGRATED: &[u8] = b"_migrated\0";
+
 /// One hydration of one buffer.
 pub(super) struct Hydrator<'a, 'py> {
     py: Python<'py>,
@@ -263,6 +266,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             return Ok(());
         }
         match plan.unknown {
+            Unknown::Forbid if is_top && &self.d.data[name_at..name_at + length] == MIGRATED => Ok(()),
             Unknown::Forbid if !(is_top && self.ignores) => {
                 let name = String::from_utf8_lossy(&self.d.data[name_at..name_at + length - 1]).into_owned();
                 let class = class_name(plan.model.class.bind(self.py));

@@ -7,19 +7,24 @@ concurrent write is detected, and its document is read again. The marks are remo
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mangonel.bson import encode
+from mangonel.errors import BulkWriteError, OperationFailure, WriteError
 from mangonel.odm.errors import OdmError
 from mangonel.odm.migrations.files import Migration, check_target
 from mangonel.odm.migrations.state import State
+from mangonel.odm.store.schema import MARK
 from mangonel.operations import ReplaceOne
 
-MARK = "_migrated"
 BATCH = 1000
+# The server's code for a command's part that is larger than a document may be.
+_TOO_LARGE = 10334
 # How often to retry a document that writers keep changing, and a collection that they keep adding to.
 MOST_TRIES = 100
 MOST_PASSES = 50
@@ -243,18 +248,23 @@ class Runner:
         ids = [document["_id"] for document in documents]
         mine = {"$and": [{"_id": {"$in": ids}}, todo]}
         if not callable(change):
-            collection.update_many(mine, [*(change or ()), {"$set": {MARK: {"$literal": mark}}}])
+            with _told(migration, documents):
+                collection.update_many(mine, [*(change or ()), {"$set": {MARK: {"$literal": mark}}}])
             return
         for _ in range(MOST_TRIES):
             writes = []
             for document in documents:
+                # Without the lease, a successor may have ended the migration: its marks would be gone.
+                self._state.keep()
                 made = _changed(migration, change, document)
                 new = dict(document if made is None else made)
                 new[MARK] = mark
                 is_same = {"$expr": {"$eq": ["$$ROOT", {"$literal": document}]}}
                 writes.append(ReplaceOne({"_id": document["_id"], **is_same}, new))
-            if collection.bulk_write(writes, ordered=False).matched_count == len(writes):
-                return
+            with _told(migration, documents):
+                if collection.bulk_write(writes, ordered=False).matched_count == len(writes):
+                    return
+            self._state.renew()
             documents = collection.find(mine).to_list()
             if not documents:
                 return
@@ -269,6 +279,36 @@ class Runner:
             ids = [row["_id"] for row in rows]
             collection.update_many({"_id": {"$in": ids}, **marked}, {"$unset": {MARK: ""}})
             self._state.save(kept["_id"], position=ids[-1])
+
+
+@contextlib.contextmanager
+def _told(migration: Migration, documents: list[dict[str, Any]]) -> Iterator[None]:
+    """Tell what the server refused as a MigrationError that names the document."""
+    reason: OperationFailure
+    try:
+        yield
+    except BulkWriteError as error:
+        first = error.details["writeErrors"][0] if error.details["writeErrors"] else None
+        if first is None:
+            raise
+        place, why = f"{migration.collection} {documents[first['index']]['_id']!r}", first["errmsg"]
+        reason = error
+    except WriteError as error:
+        place, why, reason = f"a document of {migration.collection}", str(error), error
+    except OperationFailure as error:
+        if error.code != _TOO_LARGE:
+            raise
+        largest = max(documents, key=lambda document: len(encode(document)))
+        raise MigrationError(
+            f"{migration.name}: {migration.collection} {largest['_id']!r} is too large: a write has the old and the "
+            "new document, and the server takes 16 MB; write the change as a pipeline, FORWARD = [...]"
+        ) from error
+    else:
+        return
+    raise MigrationError(
+        f"{migration.name}: {place}: the server refused the changed document: {why}; correct the function, the other "
+        "document of a unique index or the collection's validator, and run again"
+    ) from reason
 
 
 def _changed(migration: Migration, change: Any, document: dict[str, Any]) -> dict[str, Any] | None:

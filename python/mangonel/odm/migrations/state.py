@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import math
 import os
 import platform
 import time
@@ -30,6 +31,7 @@ class State:
     def __init__(self, database: Any, name: str = "migrations") -> None:
         self._collection = database[name]
         self._me = {"host": platform.node(), "pid": os.getpid(), "token": uuid.uuid4().hex}
+        self._renewed = -math.inf
 
     def applied(self) -> list[str]:
         """Return the names of the applied migrations."""
@@ -63,7 +65,11 @@ class State:
         end = time.monotonic() + wait_s
         while not self._take():
             if time.monotonic() > end:
-                raise Busy("another process migrates this database; wait for it, or end it")
+                held = self._collection.find_one({"_id": LOCK}) or {}
+                who = "process {pid} on {host}".format_map(
+                    {"pid": "?", "host": "?", **(held.get("owner") or {})}
+                )
+                raise Busy(f"another process migrates this database, {who}; wait for it, or end it")
             wait(0.5)
 
     def _take(self) -> bool:
@@ -74,6 +80,7 @@ class State:
         if held is None:
             with contextlib.suppress(DuplicateKeyError):
                 self._collection.insert_one({"_id": LOCK, "owner": None, "until": dt.datetime(1970, 1, 1)})
+        self._renewed = time.monotonic()
         return bool(self._collection.update_one({"_id": LOCK, "$or": free}, self._lease()).matched_count)
 
     def renew(self) -> None:
@@ -82,8 +89,14 @@ class State:
         Raises:
             Busy: it took so long that another process took over.
         """
+        self._renewed = time.monotonic()
         if not self._collection.update_one({"_id": LOCK, "owner": self._me}, self._lease()).matched_count:
             raise Busy("this process took too long, and another one migrates in its place")
+
+    def keep(self) -> None:
+        """Extend the lease if a third of it has passed; raises as `renew`."""
+        if time.monotonic() > self._renewed + LEASE_S / 3:
+            self.renew()
 
     def release(self) -> None:
         """Release the lock."""

@@ -15,6 +15,9 @@ from mangonel.odm.model.fields import Index
 from mangonel.odm.model.hooks import embedded_in_field
 from mangonel.operations import IndexModel
 
+# What a migration sets in a document that it has changed, until it has changed all.
+MARK = "_migrated"
+
 
 @dataclass(slots=True)
 class IndexPlan:
@@ -242,6 +245,8 @@ def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
         schema["additionalProperties"] = False
         if cls.__tag_value__ is not None:
             properties[cls.__tag__] = {"bsonType": "string"}
+        if cls.__is_document__:
+            properties[MARK] = {"bsonType": "string"}
     return schema
 
 
