@@ -10,6 +10,7 @@ import logging
 import random
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 
 from mangonel.websessions import RequestView, WebSessions, cookies
 from mangonel.websessions.cookies import new_token
+from mangonel.websessions.predecessors import Predecessor
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 ALPHABET = 64
@@ -188,6 +190,31 @@ async def test_the_first_valid_of_two_cookies_wins() -> None:
         (f"{one.cookie}; {junk}", "one"),
     ):
         assert (await one.read(header))["who"] == who, header
+
+
+# White space of Unicode, as frameworks decode it: aiohttp as UTF-8, the others as Latin-1.
+SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2028\u3000"
+
+
+@pytest.mark.parametrize("space", SPACES, ids=ascii)
+async def test_a_name_that_a_subdomain_may_set_is_another_cookie(space: str) -> None:
+    """Requirement 8: a browser knows no prefix in a name that begins with such a character."""
+    site = Site(devices=True)
+    thief = site.browser()
+    await thief.login("mallory", remember="30d")
+    assert thief.cookie is not None
+    planted = [f"{space}{part}" for part in thief.cookie.split("; ")]
+    assert len(planted) == 2
+    for header in (*planted, "; ".join(planted), f"a=1;{planted[0]}", f"a=1; {space}; {planted[0]}"):
+        session = await site.sessions.asynchronous.load(RequestView(header))
+        assert session.user is None
+    policy = site.sessions.cookie
+    secret = policy.give_csrf("x" * 22).partition(";")[0]
+    assert policy.csrf_secret(secret) == "x" * 22
+    assert policy.csrf_secret(space + secret) is None
+    old = Predecessor(until=datetime(2030, 1, 1, tzinfo=UTC), cookie="__Host-old")
+    assert old.value_in("a=1; __Host-old=x") == "x"
+    assert old.value_in(f"{space}__Host-old=x") is None
 
 
 async def test_an_unknown_id_is_never_adopted() -> None:

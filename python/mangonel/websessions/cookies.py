@@ -29,6 +29,10 @@ DEVICE_SECONDS = 400 * 86_400
 CANDIDATES = 3
 HEADER_LIMIT = 65_536
 
+# No other character may be dropped around a name: a browser finds no prefix behind another white space of Unicode, so
+# it lets any subdomain set such a cookie.
+BLANKS = " \t"
+
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _SIGNED = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{22})", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
@@ -87,7 +91,7 @@ class CookiePolicy:
         self._sign = [sha256(self._purpose + key).digest() for key in sign]
         self.cache_control = cookie.cache_control
         self._start = f"{name}="
-        self._values = re.compile(rf"(?:^|;)\s*{re.escape(name)}\s*=([^;]*)").findall
+        self._values = re.compile(rf"(?:^|;)[ \t]*{re.escape(name)}[ \t]*=([^;]*)").findall
         self._older = tuple(f"{each}=" for each in older)
         # The CSRF secret of visitors without a websession.
         self._csrf_start = f"{name}-csrf="
@@ -125,7 +129,7 @@ class CookiePolicy:
             return [("", None, None)]
         found: list[tuple[str, str | None, bytes | None]] = []
         for value in self._values(header)[:CANDIDATES]:
-            value = value.strip().strip('"')
+            value = value.strip(BLANKS).strip('"')
             match = self._form.fullmatch(value)
             token = match and (self._verified(match) if self._is_signed else value)
             found.append((value, token, sha256(self._purpose + token.encode()).digest() if token else None))
@@ -188,7 +192,7 @@ class CookiePolicy:
         if header is None or start not in header or len(header) > HEADER_LIMIT:
             return None
         for part in header.split(";"):
-            name, _, value = part.strip().partition("=")
+            name, _, value = part.strip(BLANKS).partition("=")
             if f"{name}=" == start and (match := form.fullmatch(value)):
                 return match
         return None

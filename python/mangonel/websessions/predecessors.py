@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from mangonel.websessions.cookies import BLANKS
 from mangonel.websessions.errors import UsageError
 
 __all__ = ["DjangoSessions", "FlaskSession", "Predecessor", "StarletteSessions"]
@@ -76,8 +77,8 @@ class Predecessor:
         """
         for part in header.split(";"):
             name, _, value = part.partition("=")
-            if name.strip() == self.cookie:
-                return value.strip().strip('"') or None
+            if name.strip(BLANKS) == self.cookie:
+                return value.strip(BLANKS).strip('"') or None
         return None
 
     async def read_flow(self, value: str, waits: bool) -> Values | None:
