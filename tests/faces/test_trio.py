@@ -64,3 +64,45 @@ def test_the_asyncio_client_works_on_trio(server: Server, database_name: str, st
     run = [sys.executable, "-c", f"{BEFORE}{steps}\ntrio.run(main)", server.uri, database_name]
     done = subprocess.run(run, capture_output=True, text=True, timeout=3 * TIMEOUT)
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+PLAIN = """
+import sys
+import trio
+from mangonel import AsyncMongoClient
+from mangonel.gridfs import AsyncGridFSBucket
+
+async def main():
+    client = AsyncMongoClient(sys.argv[1], timeoutMS=60_000)
+    rows = client[sys.argv[2]].rows
+    bucket = AsyncGridFSBucket(rows.database)
+    for call in (
+        rows.find_one,
+        rows.find().to_list,
+        rows.watch,
+        lambda: rows.insert_many([{}]),
+        lambda: rows.aggregate([]),
+        lambda: bucket.upload_from_stream("file", b"x"),
+        lambda: bucket.open_download_stream(1),
+    ):
+        try:
+            await call()
+        except RuntimeError as error:
+            print(error)
+    await client.close()
+
+trio.run(main)
+"""
+
+
+def test_without_a_loop_of_asyncio_the_error_names_how_to_open_one(
+    server: Server, database_name: str
+) -> None:
+    run = [sys.executable, "-W", "error", "-c", PLAIN, server.uri, database_name]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=3 * TIMEOUT)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = done.stdout.splitlines()
+    assert len(told) == 7
+    assert all(
+        line.startswith("no running event loop") and "trio_asyncio.open_loop()" in line for line in told
+    )

@@ -49,6 +49,21 @@ _LEAST_PRUNED = 1024
 _CHUNK = 64 * 1024
 
 
+def running_loop() -> asyncio.AbstractEventLoop:
+    """Return the running loop.
+
+    Raises:
+        RuntimeError: no loop of asyncio runs here.
+    """
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "no running event loop of asyncio, which an asyncio client needs; a trio program opens one by "
+            "trio_asyncio.open_loop() and calls by trio_asyncio.aio_as_trio(), others use asyncio.run() or MongoClient"
+        ) from None
+
+
 class AioPort(_core.LoopPort):
     """Runs operations as coroutines of the running loop."""
 
@@ -84,6 +99,9 @@ class AioPort(_core.LoopPort):
             return coroutine
 
     # Called by the Rust base, which does everything else.
+
+    def _require_loop(self) -> asyncio.AbstractEventLoop:
+        return running_loop()
 
     async def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Make the port ready for the running loop, on which it was not used last."""
@@ -202,7 +220,7 @@ class AioPort(_core.LoopPort):
         await asyncio.sleep(seconds)
 
     def start(self, operation: _core.Operation, connects: bool = False) -> asyncio.Task[Any]:
-        return get_running_loop().create_task(self.arun(operation))
+        return running_loop().create_task(self.arun(operation))
 
     async def finish(self, started: asyncio.Task[Any]) -> Any:
         return await started

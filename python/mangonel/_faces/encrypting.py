@@ -97,9 +97,9 @@ class EncryptingPort:
 
     def start(self, operation: _core.Operation, connects: bool = False) -> Any:
         if self.is_async:
-            from asyncio import get_running_loop
+            from mangonel._faces.aio import running_loop
 
-            return get_running_loop().create_task(self.arun(operation))
+            return running_loop().create_task(self.arun(operation))
         if self._cipher.encrypts and operation.name != _PLAIN_COMMAND:
             # Encrypting it may wait, so that is left to `finish`.
             return None, operation

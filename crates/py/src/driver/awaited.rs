@@ -247,8 +247,12 @@ impl AwaitedOperation {
 
     fn begin(&mut self, py: Python<'_>, operation: Py<Operation>) -> PyResult<Turn> {
         static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let event_loop = RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
         let port = self.port.bind(py);
+        let event_loop = match RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0() {
+            Ok(event_loop) => event_loop,
+            // Raises an error with the remedy.
+            Err(_) => port.call_method0(intern!(py, "_require_loop"))?,
+        };
         // Not under the borrow: the core may wait for its lock while another loop's thread enters the port.
         let found = {
             let port = port.try_borrow()?;
