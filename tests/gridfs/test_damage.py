@@ -210,6 +210,17 @@ def test_file_document_that_makes_no_sense_is_reported(
         face.wait(source.read())
 
 
+@pytest.mark.parametrize("field", [{}, {"chunkSize": None}], ids=["none", "null"])
+def test_a_file_without_a_chunk_size_is_told_as_such(face: Any, database: Any, field: dict[str, Any]) -> None:
+    source = face.out_class(database.fs, file_document={"_id": 1, "length": 100, **field})
+
+    for way in (whole, by_chunk, by_line, over_connections):
+        with pytest.raises(
+            CorruptGridFile, match=r"file 1: expected chunkSize, .* got none; set it in .*\.fs\.files"
+        ):
+            way(face, source)
+
+
 def replace_behind_the_reader(bucket: GridFSBucket, file_id: Any, data: bytes, size: int) -> None:
     bucket.delete(file_id)
     bucket.upload_from_stream_with_id(file_id, "file", data, size)

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+import gridfs
+from mangonel import AsyncMongoClient
 from mangonel.errors import ConfigurationError, ServerSelectionTimeoutError
-from mangonel.gridfs import FileExists
+from mangonel.gridfs import AsyncGridFSBucket, FileExists
 from mangonel.write_concern import WriteConcern
+from tools.forks import in_child
 
 pytestmark = pytest.mark.usefixtures("distance")
 
@@ -371,3 +374,63 @@ def test_a_write_to_a_server_that_cannot_be_reached_raises_and_so_does_close(fac
         face.wait(target.write(b"data"))
     with pytest.raises(ServerSelectionTimeoutError):
         face.wait(target.close())
+
+
+@pytest.mark.parametrize("way", ["write", "close", "with"])
+def test_a_forked_child_leaves_the_parents_upload_alone(
+    face: Any, standalone: Any, database_name: str, peer: Any, way: str
+) -> None:
+    bucket = face.bucket_class(face.client(standalone.uri)[database_name], chunk_size_bytes=4)
+    target = bucket.open_upload_stream("file")
+    face.wait(target.write(b"x" * 10))
+
+    async def steps() -> None:
+        async with target:
+            raise SystemExit
+
+    def end() -> None:
+        if way == "with" and face.is_async:
+            asyncio.run(steps())
+        elif way == "with":
+            with target:
+                raise SystemExit
+        else:
+            done = target.write(b"y" * 10) if way == "write" else target.close()
+            if face.is_async:
+                asyncio.run(done)
+
+    def in_the_child() -> str:
+        try:
+            end()
+        except BaseException as error:
+            return repr(error)
+        return "done"
+
+    told = in_child(in_the_child)
+    assert told.startswith(
+        "SystemExit" if way == "with" else "InvalidOperation('expected the process that began"
+    )
+    face.wait(target.write(b"z" * 10))
+    face.wait(target.close())
+    stored = gridfs.GridFSBucket(peer).open_download_stream(target._id)
+    assert stored.read() == b"x" * 10 + b"z" * 10
+
+
+@pytest.mark.filterwarnings("ignore:coroutine method")
+def test_an_upload_whose_loop_has_ended_says_so_and_takes_no_more(
+    standalone: Any, database_name: str
+) -> None:
+    client: Any = AsyncMongoClient(standalone.uri)
+    target = AsyncGridFSBucket(client[database_name]).open_upload_stream("file")
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(client.aconnect())
+    steps = target.write(b"x" * 30_000_000)
+    task = loop.create_task(steps)
+    loop.run_until_complete(asyncio.wait({task}, timeout=0.001))
+    assert not task.done()
+    loop.close()
+    with pytest.warns(ResourceWarning, match="unclosed upload"):
+        steps.close()
+    with pytest.raises(ValueError, match="closed file"):
+        asyncio.run(target.write(b"x"))
+    asyncio.run(client.close())

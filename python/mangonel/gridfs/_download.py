@@ -125,6 +125,11 @@ class ChunkStream:
             raise CorruptGridFile(
                 "expected a file's document with an _id, which its chunks refer to, got none"
             )
+        if file.get("chunkSize") is None:
+            raise CorruptGridFile(
+                f"file {file['_id']!r}: expected chunkSize, the bytes of each chunk but the last, in the file's "
+                f"document, got none; set it in {self._files.full_name} to the size of the first chunk's data"
+            )
         self._chunk_size = size_in(file, "chunkSize")
         self._length = size_in(file, "length")
         try:

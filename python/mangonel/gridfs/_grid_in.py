@@ -8,7 +8,8 @@ from mangonel._arguments import expect, told_by_public_name
 from mangonel._light import Any, Iterable
 from mangonel._shared.face_result import FaceResult
 from mangonel.bson.objectid import ObjectId
-from mangonel.errors import ConfigurationError, DuplicateKeyError, PyMongoError
+from mangonel.errors import ConfigurationError, DuplicateKeyError, InvalidOperation, PyMongoError
+from mangonel.gridfs._in_use import OneAtATime
 from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_root, warn_deprecated, without_custom_types
 from mangonel.gridfs._upload import ChunkSender, file_exists
 from mangonel.read_preferences import ReadPreference
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @told_by_public_name
-class _GridIn:
+class _GridIn(OneAtATime):
     """A new file, open for writing. Readers see it only after `close`.
 
     Made by `GridFS.new_file` and `GridFSBucket.open_upload_stream`. Attributes that you set become fields of the file's
@@ -41,6 +42,7 @@ class _GridIn:
         ...     target.write(b"hello")
     """
 
+    _instead = "write it here, or pass the bytes"
     _is_async = False
 
     def __init__(
@@ -65,6 +67,8 @@ class _GridIn:
         keep("_closed", False)
         keep("_failure", None)
         keep("_is_stored", False)
+        # The client's state when the upload began: a forked child must leave its parent's upload alone.
+        keep("_began_in", root._client._abandoned_cursors)
         size = int(expect("chunk_size", kwargs["chunkSize"], (int, float), "bytes"))
         keep("_sender", ChunkSender(root, kwargs["_id"], size, is_own_id, session))
 
@@ -76,6 +80,7 @@ class _GridIn:
         _closed: bool
         _failure: PyMongoError | None
         _is_stored: bool
+        _began_in: Any
         _sender: ChunkSender
 
     # The file's document.
@@ -196,6 +201,11 @@ class _GridIn:
 
     # Writing.
 
+    def _refuse_second(self) -> NoReturn:
+        raise InvalidOperation(
+            "another task or thread is writing to this file; write it in one, and pass the bytes to that by a queue"
+        )
+
     def write(self, data: Any) -> FaceResult[None]:
         """Write bytes. They are sent in inserts of a few megabytes while you write more.
 
@@ -212,22 +222,39 @@ class _GridIn:
         Example:
             >>> target.write(b"hello")
         """
-        return self._port.flow(self._write_flow(data))
+        return self._port.flow(self._alone_flow(self._write_flow, data))
+
+    def _is_parents(self) -> bool:
+        """Return whether the upload began in a process of which this one is a forked child."""
+        return self._began_in is not self._sender._root._client._abandoned_cursors
+
+    def _check_process(self) -> None:
+        if self._is_parents():
+            raise InvalidOperation(
+                "expected the process that began this upload, got a forked child; write the file in one process, or "
+                "begin another upload here"
+            )
 
     async def _write_flow(self, data: Any) -> None:
         if self._closed:
             raise ValueError("cannot write to a closed file")
+        self._check_process()
         read = getattr(data, "read", None)
         if read is None:
             data = self._bytes_of(data)
         try:
             if read is None:
                 await self._sender.write_flow(data)
-                return
-            while piece := await self._port.call(read, self._sender.room):
-                await self._sender.write_flow(piece)
-                # The source may be read over the same client.
-                await self._sender.finish_check_flow()
+            else:
+                while not self._closed and (piece := await self._port.call(read, self._sender.room)):
+                    await self._sender.write_flow(piece)
+                    # The source may be read over the same client.
+                    await self._sender.finish_check_flow()
+            if self._closed:
+                raise _aborted()
+        except GeneratorExit:
+            self._lose()
+            raise
         except BaseException as error:
             if isinstance(error, PyMongoError):
                 # A caller that checks only `close` must get the error too.
@@ -254,9 +281,8 @@ class _GridIn:
         Example:
             >>> target.writelines([b"one\\n", b"two\\n"])
         """
-        return self._port.flow(
-            self._write_lines_flow(expect("sequence", sequence, Iterable, "pieces of the file"))
-        )
+        lines = expect("sequence", sequence, Iterable, "pieces of the file")
+        return self._port.flow(self._alone_flow(self._write_lines_flow, lines))
 
     async def _write_lines_flow(self, sequence: Iterable[Any]) -> None:
         for line in sequence:
@@ -274,7 +300,7 @@ class _GridIn:
         Example:
             >>> target.close()
         """
-        return self._port.flow(self._close_flow())
+        return self._port.flow(self._alone_flow(self._close_flow))
 
     async def _close_flow(self) -> None:
         failure, self._failure = self._failure, None
@@ -282,6 +308,7 @@ class _GridIn:
             raise failure
         if self._closed:
             return
+        self._check_process()
         import datetime
 
         from mangonel.bson.int64 import Int64
@@ -298,6 +325,9 @@ class _GridIn:
         except DuplicateKeyError as error:
             await self._give_up_flow()
             raise file_exists(self._id) from error
+        except GeneratorExit:
+            self._lose()
+            raise
         except BaseException:
             if started is not None:
                 # A cancelled insert goes on, and would store a file whose chunks are gone: its end is waited for.
@@ -305,11 +335,17 @@ class _GridIn:
                     await self._port.outlast(started)
             await self._give_up_flow(self._file if may_be_stored else None)
             raise
+        if self._closed:
+            await self._give_up_flow(self._file)
+            raise _aborted()
         self._is_stored = True
         self._closed = True
 
     def abort(self) -> FaceResult[None]:
         """Abort the upload and remove its chunks; if the file is closed, remove the file.
+
+        If another task or thread is writing to the file or closing it, that call removes the chunks and raises
+        ValueError.
 
         Raises:
             PyMongoError: the closed file could not be removed.
@@ -321,7 +357,7 @@ class _GridIn:
 
     async def _abort_flow(self) -> None:
         if not self._is_stored:
-            await self._give_up_flow()
+            await self._leave_flow()
             return
         file_id, session = self._file["_id"], self._session
         await self._port.call(lambda: self._files.delete_one({"_id": {"$eq": file_id}}, session=session))
@@ -329,10 +365,16 @@ class _GridIn:
             lambda: self._sender._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
         )
 
-    async def _give_up_flow(self, file: Mapping[str, Any] | None = None) -> None:
-        if not self._closed:
+    async def _leave_flow(self) -> None:
+        if self._is_in_use or self._is_parents():
+            # The call under way, or the parent, knows what it has sent.
             self._closed = True
-            await self._sender.discard_flow(file)
+        elif not self._closed:
+            await self._give_up_flow()
+
+    async def _give_up_flow(self, file: Mapping[str, Any] | None = None) -> None:
+        self._closed = True
+        await self._sender.discard_flow(file)
 
     # Methods of file objects.
 
@@ -368,10 +410,18 @@ class _GridIn:
         """Return True; PyMongo's spelling."""
         return True
 
+    def _lose(self) -> None:
+        """End a call whose event loop has ended: nothing can be waited for, so the chunks stay."""
+        self._warn_of_chunks()
+        self._closed = True
+
     def __del__(self) -> None:
-        # I/O is not safe in a finalizer, so the chunks stay, and a ResourceWarning says so.
-        sender = self.__dict__.get("_sender")
-        if sender is None or self._closed or not sender.length:
+        # I/O is not safe in a finalizer, so the chunks stay.
+        if "_sender" in self.__dict__ and not self._closed and not self._is_parents():
+            self._warn_of_chunks()
+
+    def _warn_of_chunks(self) -> None:
+        if not self._sender.length:
             return
         try:
             import warnings
@@ -383,8 +433,14 @@ class _GridIn:
             "exist and chunks of it may stay on the server; use `with`, close() or abort()",
             ResourceWarning,
             source=self,
-            stacklevel=2,
+            stacklevel=3,
         )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.__dict__.get('_file', {}).get('_id')!r}>"
+
+
+def _aborted() -> ValueError:
+    return ValueError(
+        "the upload was aborted by another task or thread while this one wrote to it; nothing of it is stored"
+    )

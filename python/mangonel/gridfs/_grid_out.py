@@ -5,9 +5,11 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._arguments import expect, told_by_public_name
 from mangonel._light import Any
+from mangonel._shared.cursors.cursor import refuse_second
 from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream, target_flow
+from mangonel.gridfs._in_use import OneAtATime
 from mangonel.gridfs._names import check_root, file_operation, size_in, warn_deprecated, without_custom_types
 from mangonel.gridfs._opening import may_open, opening_flow
 from mangonel.gridfs._parallel import fill_flow
@@ -30,7 +32,7 @@ _EINVAL = 22
 
 
 @told_by_public_name
-class _GridOut:
+class _GridOut(OneAtATime):
     """A stored file, open for reading: a file object with the file's document as attributes.
 
     Made by `GridFS.get`, `GridFSBucket.open_download_stream` and similar methods. Every chunk is checked against the
@@ -47,6 +49,7 @@ class _GridOut:
         ...     head = source.read(100)
     """
 
+    _instead = "pass its _id, and open it there"
     _is_async = False
 
     def __init__(
@@ -181,6 +184,9 @@ class _GridOut:
 
     # Reading.
 
+    def _refuse_second(self) -> NoReturn:
+        refuse_second("file", "bytes", "bytes")
+
     def read(self, size: int | None = -1) -> FaceResult[bytes]:
         """Return the next `size` bytes, fewer at the file's end; if negative or None, all remaining bytes.
 
@@ -193,7 +199,7 @@ class _GridOut:
             >>> source.read(5)
             b'hello'
         """
-        return self._port.flow(self._read_flow(-1 if size is None else size))
+        return self._port.flow(self._alone_flow(self._read_flow, -1 if size is None else size))
 
     async def _read_flow(self, size: int) -> bytes:
         file = await self._begin_flow()
@@ -225,7 +231,7 @@ class _GridOut:
             >>> source.readinto(room)
             5
         """
-        return self._port.flow(self._read_into_flow(buffer))
+        return self._port.flow(self._alone_flow(self._read_into_flow, buffer))
 
     async def _read_into_flow(self, buffer: Buffer) -> int:
         file = await self._begin_flow()
@@ -256,7 +262,7 @@ class _GridOut:
             >>> len(source.download(connections=2))
             52428800
         """
-        return self._port.flow(self._download_flow(connections, buffer))
+        return self._port.flow(self._alone_flow(self._download_flow, connections, buffer))
 
     async def _download_flow(self, connections: int, buffer: Buffer | None) -> Any:
         if expect("connections", connections, int, "an int") < 1:
@@ -289,7 +295,7 @@ class _GridOut:
             >>> len(source.readchunk())
             5
         """
-        return self._port.flow(self._read_chunk_flow())
+        return self._port.flow(self._alone_flow(self._read_chunk_flow))
 
     async def _read_chunk_flow(self) -> bytes:
         file = await self._begin_flow()
@@ -310,7 +316,7 @@ class _GridOut:
             >>> source.readline()
             b'first line\\n'
         """
-        return self._port.flow(self._read_line_flow(-1 if size is None else size))
+        return self._port.flow(self._alone_flow(self._read_line_flow, -1 if size is None else size))
 
     async def _read_line_flow(self, size: int = -1) -> bytes:
         file = await self._begin_flow()
@@ -346,7 +352,7 @@ class _GridOut:
             >>> source.readlines()
             [b'first line\\n', b'second line']
         """
-        return self._port.flow(self._read_lines_flow(-1 if size is None else size))
+        return self._port.flow(self._alone_flow(self._read_lines_flow, -1 if size is None else size))
 
     async def _read_lines_flow(self, size: int) -> list[bytes]:
         lines: list[bytes] = []
@@ -377,7 +383,7 @@ class _GridOut:
             >>> source.seek(-128, 2)
             872
         """
-        return self._port.flow(self._seek_flow(pos, whence))
+        return self._port.flow(self._alone_flow(self._seek_flow, pos, whence))
 
     async def _seek_flow(self, pos: int, whence: int) -> int:
         length = size_in(await self._open_flow(), "length") if whence == _SEEK_END else 0

@@ -17,6 +17,7 @@ class BlockingReading(io.IOBase):
     """A stored file that behaves like Python's file objects: lines, `with`, `io.IOBase`."""
 
     if TYPE_CHECKING:
+        _alone_flow: Any
         _read_line_flow: Any
         _port: Any
 
@@ -24,7 +25,7 @@ class BlockingReading(io.IOBase):
         return self
 
     def __next__(self) -> bytes:
-        line: bytes = self._port.flow(self._read_line_flow())
+        line: bytes = self._port.flow(self._alone_flow(self._read_line_flow))
         if line:
             return line
         raise StopIteration
@@ -50,13 +51,14 @@ class AsyncReading(AsyncClosing):
     closed: bool = False
 
     if TYPE_CHECKING:
+        _alone_flow: Any
         _read_line_flow: Any
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        line: bytes = await self._read_line_flow()
+        line: bytes = await self._alone_flow(self._read_line_flow)
         if line:
             return line
         raise StopAsyncIteration
@@ -79,7 +81,7 @@ class BlockingWriting:
 
     if TYPE_CHECKING:
         _port: Any
-        _give_up_flow: Any
+        _leave_flow: Any
         close: Callable[[], Any]
 
     def __enter__(self) -> Self:
@@ -89,14 +91,14 @@ class BlockingWriting:
         if kind is None:
             self.close()
         else:
-            self._port.flow(self._give_up_flow())
+            self._port.flow(self._leave_flow())
 
 
 class AsyncWriting:
     """`async with` for a new file: closes it on success, aborts it on an exception."""
 
     if TYPE_CHECKING:
-        _give_up_flow: Any
+        _leave_flow: Any
         close: Callable[[], Any]
 
     async def __aenter__(self) -> Self:
@@ -106,7 +108,7 @@ class AsyncWriting:
         if kind is None:
             await self.close()
         else:
-            await self._give_up_flow()
+            await self._leave_flow()
 
 
 class BlockingFiles(BlockingIteration[Any]):

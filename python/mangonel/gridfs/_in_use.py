@@ -1,0 +1,39 @@
+"""A file that two tasks or threads use at once refuses the second, as a cursor does."""
+
+from __future__ import annotations
+
+from mangonel._light import Any
+from mangonel._shared.of_this_process import OfThisProcess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import NoReturn, TypeVar
+
+    T = TypeVar("T")
+
+
+class OneAtATime(OfThisProcess):
+    """A file of GridFS: one call at a time reads or writes it."""
+
+    # Whether a call is under way. Another one must not begin then: both would take the same bytes, or mix theirs.
+    _is_in_use = False
+
+    def _refuse_second(self) -> NoReturn:
+        raise NotImplementedError
+
+    async def _alone_flow(self, only_flow: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Run a flow of a public method.
+
+        Raises:
+            InvalidOperation: another task or thread has one under way.
+        """
+        if self._is_in_use:
+            self._refuse_second()
+        # An upload's attributes are fields of its document.
+        state = self.__dict__
+        try:
+            state["_is_in_use"] = True
+            return await only_flow(*arguments)
+        finally:
+            state["_is_in_use"] = False
