@@ -53,7 +53,7 @@ READ_ONLY = {"Iterable", "Mapping", "Sequence"}
 PUBLIC = {"_id"}
 
 # Methods left out: calling a collection means a misspelt method, which a type checker should report.
-LEFT_OUT = {"__call__", "__del__"}
+LEFT_OUT = {"__call__", "__del__", "__getstate__"}
 
 _TRANSACTION_ARGUMENTS = """\
     read_concern: ReadConcern | None = None,

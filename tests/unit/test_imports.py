@@ -61,7 +61,7 @@ FIRST_CLIENT = """
     _options _options.case_insensitive _options.checks _rooms _shared _shared.base _shared.client
     _shared.client.abandoned_cursors _shared.client.admin _shared.client.admin_commands _shared.client.bulk
     _shared.client.client _shared.client.database_too _shared.client.fork_and_exit _shared.cursors
-    _shared.cursors.watch _shared.face_result _shared.operation _shared.replies _shared.settings
+    _shared.cursors.watch _shared.face_result _shared.of_this_process _shared.operation _shared.replies _shared.settings
     _shared.upper_modules _version api auth bson bson.binary bson.codec_options bson.errors bson.int64
     bson.tz_util client_options common errors handshake_metadata options pool_options read_concern
     read_preferences typings uri_parser write_concern

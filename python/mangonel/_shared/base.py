@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
+from mangonel._shared.of_this_process import OfThisProcess
 from mangonel._shared.operation import PRIMARY_MODE, build_operation
 from mangonel._shared.settings import (
     BOUND,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     CollectionContext: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern]
 
 
-class CommandSource(Settings):
+class CommandSource(OfThisProcess, Settings):
     """Builds operations on one database with its owner's settings."""
 
     _port: Port
@@ -60,6 +61,9 @@ class CommandSource(Settings):
         from mangonel._faces.limited import limited_cursor
 
         return self._on(limited_cursor(self._port, timeout_ms, timeout_mode))
+
+    def __copy__(self) -> Self:
+        return self._on(self._port)
 
     def _on(self, port: Any) -> Self:
         made: Self = object.__new__(type(self))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mangonel._arguments import expect_instance, told_by_public_name
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
+from mangonel._shared.of_this_process import OfThisProcess
 from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, root_of_bucket
 from mangonel.gridfs._versions import version_flow
 from mangonel.gridfs.errors import NoFile
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @told_by_public_name
-class _GridFSBucket:
+class _GridFSBucket(OfThisProcess):
     """Files of any size in a database, each cut into chunks.
 
     Args:
@@ -46,6 +47,7 @@ class _GridFSBucket:
         b'hello'
     """
 
+    _instead = "make it there, of a database of that process"
     _is_async = False
     _in_class: type[_GridIn]
     _out_class: type[_GridOut]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from mangonel._arguments import told_by_public_name
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
+from mangonel._shared.of_this_process import OfThisProcess
 from mangonel.gridfs._names import root_of_bucket
 from mangonel.gridfs._versions import version_flow
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @told_by_public_name
-class _GridFS:
+class _GridFS(OfThisProcess):
     """Files of any size in a database, each cut into chunks. The older interface; see also `GridFSBucket`.
 
     Args:
@@ -37,6 +38,7 @@ class _GridFS:
         b'hello'
     """
 
+    _instead = "make it there, of a database of that process"
     _is_async = False
     _in_class: type[_GridIn]
     _out_class: type[_GridOut]

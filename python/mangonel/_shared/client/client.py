@@ -86,6 +86,9 @@ class _MongoClient(
     HOST = "localhost"
     PORT = 27017
 
+    _instead = (
+        "pass its URI and options, and make a client there; threads and forked children may use this one"
+    )
     # Set by each face in `api.py`.
     _port_class: type[Any]
     _database_class: type[Any]

@@ -88,6 +88,7 @@ class _Database(
         1.0
     """
 
+    _instead = "pass its name, and take it from a client there"
     # The face's own class, which `with_options` returns: a subclass may be made of other arguments.
     _plain_class: type[Any]
     _collection_class: type[Any]

@@ -127,6 +127,7 @@ class _Collection(
         1
     """
 
+    _instead = "pass its name, and take it from a client there; parts of a query, made by partitions(), can be pickled"
     # The face's own class, which `with_options` and dotted access return: a subclass may be made of other arguments.
     _plain_class: type[Any]
 

@@ -14,6 +14,7 @@ from mangonel._light import Generic, Mapping
 from mangonel._options.checks import non_negative_integer
 from mangonel._shared.cursors.cursor import refuse_second
 from mangonel._shared.face_result import FaceResult
+from mangonel._shared.of_this_process import OfThisProcess
 from mangonel._shared.settings import preference_in, session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import validate_list
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 
 
 @told_by_public_name
-class _ChangeStream(Generic[_DocumentType]):
+class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
     """Changes in the order in which they happened; made by `watch` of a collection, a database or a client.
 
     After a network error, a failover or a lost cursor the stream resumes by itself and neither misses nor repeats a
@@ -69,6 +70,7 @@ class _ChangeStream(Generic[_DocumentType]):
         ...         print(change["fullDocument"])
     """
 
+    _instead = "pass its resume_token, and continue there with watch(resume_after=)"
     # Whether the stream covers all databases.
     _is_of_cluster = False
     # Whether a change is waited for. A second task or thread must not ask then.

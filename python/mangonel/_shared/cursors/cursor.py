@@ -21,6 +21,7 @@ from mangonel._faces.port import address_of
 from mangonel._light import Generic
 from mangonel._shared.cursors.tables import CursorTables
 from mangonel._shared.face_result import FaceResult
+from mangonel._shared.of_this_process import OfThisProcess
 from mangonel._shared.operation import build_operation
 from mangonel._shared.upper_modules import upper_module
 from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
@@ -44,8 +45,10 @@ _CURSOR_ENDED = frozenset([136, 43, 175, 237])
 _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 
 
-class BatchedCursor(CursorTables, Generic[_DocumentType]):
+class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     """The common behaviour of cursors, once the server has one open."""
+
+    _instead = "read it here and pass the documents; parts made by Collection.partitions() can be pickled"
 
     _port: Port
     _collection: _Collection[_DocumentType]

@@ -14,6 +14,7 @@ from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER
 from mangonel._faces.deadline import anew, is_in_block
 from mangonel._light import Mapping
 from mangonel._shared.face_result import FaceResult
+from mangonel._shared.of_this_process import OfThisProcess
 from mangonel._shared.operation import build_operation
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
 from mangonel.errors import (
@@ -54,7 +55,7 @@ def bound_session() -> _ClientSession | None:
 
 
 @told_by_public_name
-class _ClientSession:
+class _ClientSession(OfThisProcess):
     """A session: for ordered, causally consistent or transactional operations.
 
     Made by `MongoClient.start_session`. Use it from one thread or task at a time. `end_session()` or the end of a
@@ -66,6 +67,7 @@ class _ClientSession:
         ...     stock.update_one({"_id": "tea"}, {"$inc": {"left": -1}}, session=session)
     """
 
+    _instead = "start one there; its cluster_time and operation_time can be passed"
     # Set by each face in `api.py`.
     _binding_class: type[Any]
     _transaction_class: type[Any]
