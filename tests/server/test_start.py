@@ -299,6 +299,36 @@ def test_mongod_that_never_listens_is_ended_at_the_timeout(tmp_path: Path) -> No
     assert not is_alive(int(pid_file.read_text()))
 
 
+DISK = ": make room there, or name another folder, by dbpath or, for temporary data, by TMPDIR"
+
+
+@pytest.mark.parametrize(("said", "is_named"), [("No space left on device", True), ("too many files", False)])
+def test_mongod_that_ends_by_a_full_disk_is_told_so_with_the_folder(
+    tmp_path: Path, said: str, is_named: bool
+) -> None:
+    fake = tmp_path / "mongod"
+    fake.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "db version v6.0.5" && exit\necho "{said}"\nexit 100\n'
+    )
+    fake.chmod(0o755)
+    data = tmp_path / "data"
+    with pytest.raises(server.ServerError, match=said) as caught:
+        server.start(mongod=fake, dbpath=data)
+    assert (f"\n  the disk of {data} is full{DISK}" in str(caught.value)) is is_named
+
+
+def test_a_disk_that_has_no_room_for_the_log_counts_as_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "LEAST_FREE", 2**62)
+    fake = tmp_path / "mongod"
+    fake.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "db version v6.0.5" && exit\nexit 100\n')
+    fake.chmod(0o755)
+    with pytest.raises(server.ServerError, match="ended at start with exit status 100") as caught:
+        server.start(mongod=fake, dbpath=tmp_path / "data")
+    assert str(caught.value).endswith(DISK)
+
+
 def test_server_imports_nothing_of_the_driver() -> None:
     for path in Path(server.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

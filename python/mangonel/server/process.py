@@ -6,6 +6,7 @@ import json
 import os
 import random
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +28,8 @@ ADDRESS_IN_USE = 48  # exit status of mongod, where it could not bind
 # mongod logs this and aborts if another process bound the same port at the same moment and listened first.
 LISTENS_ALREADY = b"Address already in use"
 LOG_LINES = 6
+FULL = "No space left on device"
+LEAST_FREE = 1_000_000  # bytes of a disk that counts as full
 
 
 class Supervisor:
@@ -162,6 +165,13 @@ class Process:
         before = [_describe(line.encode()) for line in printed.strip().splitlines()]
         before = [text for text in before if not text.startswith("I ")]
         lines = [*before[-LOG_LINES:], *(severe or records)[-LOG_LINES:]]
+        directory = os.path.dirname(self.log)
+        # The log may be on the full disk itself, and have no room to say so.
+        if any(FULL in line for line in lines) or _is_full(directory):
+            lines.append(
+                f"the disk of {directory} is full: make room there, or name another folder, by dbpath or, for "
+                "temporary data, by TMPDIR"
+            )
         return "\n".join(f"  {line}" for line in lines) or "  (it wrote nothing)"
 
     def _has_logged(self, text: bytes) -> bool:
@@ -175,6 +185,13 @@ class Process:
                 return file.read()
         except FileNotFoundError:
             return b""
+
+
+def _is_full(directory: str) -> bool:
+    try:
+        return shutil.disk_usage(directory).free < LEAST_FREE
+    except OSError:
+        return False
 
 
 def free_port() -> int:

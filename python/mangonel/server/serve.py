@@ -91,8 +91,12 @@ def dispatch(options: argparse.Namespace) -> int:
             _watch(server)
         except KeyboardInterrupt:
             return 0
-        ended = ", ".join(member.address for member in server.members if not member.is_running)
-        _say(f"mangonel serve: mongod ended by itself: {ended}")
+        for member in server.members:
+            if not member.is_running:
+                # Temporary data goes now, and the log with it.
+                status = member._process.exit_status()
+                _say(f"mangonel serve: mongod ended by itself: {member.address}, exit status {status}")
+                _say(member._process.log_tail())
         return EXIT_FAILURE
 
 
