@@ -189,6 +189,11 @@ def write_output(text: str, output: str | None) -> None:
             file.write(text)
 
 
+def on_one_line(text: str) -> str:
+    """Return a text of unknown origin with those characters escaped that end a line or control a terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def number(least: float, most: float = MOST, *, of: Callable[[str], float] = int) -> Callable[[str], float]:
     """Return the `type` of an argument that is a number.
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import datetime
+import os
+import shutil
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mangonel._command_line import MOST, Parser, add_command, add_output, add_uri, number
+from mangonel._command_line import (
+    MOST,
+    Parser,
+    UsageProblem,
+    add_command,
+    add_output,
+    add_uri,
+    number,
+    on_one_line,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mangonel.gridfs import GridFSBucket
 
 PIECE = 1024 * 1024
@@ -104,10 +119,13 @@ def _add_action(
 def dispatch(options: argparse.Namespace) -> int:
     """Run the sub-command that was chosen and return its exit status."""
     from mangonel._opened import opened
+    from mangonel.bson.codec_options import CodecOptions, DatetimeConversion
     from mangonel.gridfs import GridFSBucket
 
     with opened("mangonel gridfs", options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
+        dates = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+        database = database.with_options(codec_options=dates)
         status: int = options.gridfs(options, GridFSBucket(database, options.bucket))
     return status
 
@@ -158,8 +176,6 @@ class _Counted:
 
 
 def _put(options: argparse.Namespace, bucket: GridFSBucket) -> int:
-    from mangonel._command_line import UsageProblem
-
     if options.name and len(options.files) > 1:
         raise UsageProblem("--name is for one file")
     for file in options.files:
@@ -177,8 +193,10 @@ def _get(options: argparse.Namespace, bucket: GridFSBucket) -> int:
     with bucket.open_download_stream_by_name(options.name, options.revision) as source:
         # A stored name is not a trusted path.
         target = options.output or Path(options.name).name
-        progress = Progress(options.name, source.length)
-        with sys.stdout.buffer if target == "-" else open(target, "wb") as destination:
+        if target in ("", ".."):
+            raise UsageProblem(f"expected -o FILE, since the stored name {options.name!r} names no file")
+        progress = Progress(on_one_line(options.name), source.length)
+        with sys.stdout.buffer if target == "-" else _replacing(target) as destination:
             while piece := source.read(PIECE):
                 destination.write(piece)
                 progress.add(len(piece))
@@ -186,11 +204,34 @@ def _get(options: argparse.Namespace, bucket: GridFSBucket) -> int:
     return 0
 
 
+@contextmanager
+def _replacing(target: str) -> Iterator[BinaryIO]:
+    """Open a file that takes the place of `target` at the end of the block; after an error `target` is as before."""
+    path = Path(target).resolve()
+    if path.exists() and not path.is_file():
+        # Such as a pipe.
+        with path.open("wb") as file:
+            yield file
+        return
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        if path.exists():
+            shutil.copymode(path, part)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
 def _list(options: argparse.Namespace, bucket: GridFSBucket) -> int:
     query = {} if options.name is None else {"filename": options.name}
     for file in bucket.find(query, sort=[("filename", 1), ("uploadDate", 1)]):
-        date = "-" if file.upload_date is None else f"{file.upload_date:%Y-%m-%d %H:%M}"
-        print(f"{file.length:>14} {date:<16} {file.filename}")
+        # Other programs may have stored any values.
+        when, name = file.upload_date, "-" if file.filename is None else str(file.filename)
+        date = f"{when:%Y-%m-%d %H:%M}" if isinstance(when, datetime.datetime) else "-"
+        print(f"{on_one_line(str(file.length)):>14} {date:<16} {on_one_line(name)}")
     return 0
 
 

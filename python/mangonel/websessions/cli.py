@@ -6,7 +6,15 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri, number
+from mangonel._command_line import (
+    EXIT_FAILURE,
+    Parser,
+    UsageProblem,
+    add_command,
+    add_uri,
+    number,
+    on_one_line,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -134,7 +142,7 @@ async def _act(options: argparse.Namespace) -> int:
                 if options.match.lower() not in f"{handle.id} {handle.label or ''}".lower():
                     continue
                 times = (_when(handle.created), _when(handle.last_seen))
-                said.append("  ".join(filter(None, (handle.id, *times, _plain(handle.label)))))
+                said.append("  ".join(filter(None, (handle.id, *times, on_one_line(handle.label or "")))))
         elif options.action == "export":
             import json
 
@@ -164,11 +172,6 @@ async def _revoke(sessions: Any, user: str, id: str | None) -> int:
         return int(await sessions.revoke_user(user))
     handle = next((each for each in await sessions.of(user) if each.id == id), None)
     return int(handle is not None and await sessions.revoke(handle))
-
-
-def _plain(label: str | None) -> str:
-    """Return a label, which a visitor may have influenced, without characters that end a line or control a terminal."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in label or "")
 
 
 def _when(seconds: float) -> str:
