@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ import flask
 import httpx
 import pytest
 from browser import after
+from itsdangerous import TimestampSigner
 
 from mangonel.websessions import MemoryStore, RequestView, UsageError, WebSessions, new_key
 from mangonel.websessions.answer import take_headers
@@ -395,3 +397,9 @@ def test_requests_side_by_side_take_one_session_over_once() -> None:
 
     with ThreadPoolExecutor(1) as thread:
         thread.submit(lambda: asyncio.run(visits())).result(60)
+
+
+async def test_a_signed_cookie_that_is_nested_too_deeply_is_no_session() -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    value = TimestampSigner("s").sign(b64encode(deep)).decode()
+    assert await StarletteSessions("s", until=LATER).read_flow(value, waits=True) is None

@@ -238,7 +238,7 @@ class StarletteSessions(Predecessor):
         try:
             data = self._signer.unsign(value.encode(), max_age=self._max_age)
             found = json.loads(b64decode(data))
-        except (BadSignature, ValueError):
+        except (BadSignature, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 
