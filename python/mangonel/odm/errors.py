@@ -99,7 +99,7 @@ class StaleDocument(OdmError):
 class ParallelSaveError(OdmError):
     """Another task or thread is saving the same instance, or has saved it in a transaction that has not ended.
 
-    Nothing was sent, and the changes stay pending.
+    It is raised by saves and by `reload()`. Nothing was sent, and the changes stay pending.
     """
 
 

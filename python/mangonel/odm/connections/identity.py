@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from mangonel import _core
-from mangonel.odm.connections.touched import touch
+from mangonel.odm.connections.touched import is_held, touch
 from mangonel.odm.model.convert import PARTIAL
 
 _current: ContextVar[IdentityMap | None] = ContextVar("mangonel_odm_identity", default=None)
@@ -24,7 +24,8 @@ class IdentityMap:
     def take(self, document: Any) -> Any:
         """Return the instance for a document that was just loaded.
 
-        A known instance without changes takes over the loaded values; one with changes keeps them.
+        A known instance without changes takes over the loaded values; one with changes keeps them, and one that
+        another transaction has saved, until its end.
         """
         if _core.odm_flags(document) & PARTIAL:
             return document
@@ -34,7 +35,7 @@ class IdentityMap:
         if known is None or type(known) is not type(document):
             self._known[key] = document
             return document
-        if not _core.odm_changes(known):
+        if not (_core.odm_changes(known) or is_held(known)):
             # The values loaded in a transaction are reverted with the transaction.
             touch(known)
             _core.odm_take(known, document)

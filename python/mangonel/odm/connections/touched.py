@@ -120,9 +120,8 @@ class Touched:
     def put_back(self) -> None:
         """Restore the state of every document."""
         for document, former in list(self._documents.values()):
-            for other in _others(self):
-                # What it recorded is of values that are not stored.
-                other._documents.pop(id(document), None)
+            # What they recorded is of values that are not stored.
+            _forget(document, _others(self))
             former.put_back()
         self._documents.clear()
 
@@ -135,10 +134,31 @@ def touch(document: Any) -> None:
     touched = recording()
     if touched is None or id(document) in touched._documents:
         return
-    if not _core.odm_flags(document) & SAVING and not any(
-        id(document) in other._stored for other in _others(touched)
-    ):
+    if not _core.odm_flags(document) & SAVING and not is_held(document):
         touched.add(document)
+
+
+def is_held(document: Any) -> bool:
+    """Whether another transaction has stored a document, and is neither committed nor aborted."""
+    return any(id(document) in other._stored for other in _others(recording()))
+
+
+def check_free(document: Any) -> None:
+    """Refuse to load a document again that another transaction has stored: its values are not committed.
+
+    Raises:
+        ParallelSaveError: there is such a transaction.
+    """
+    if is_held(document):
+        raise ParallelSaveError(
+            f"expected to reload a {type(document).__name__} of which no save is under way, got one that a transaction "
+            "has saved and neither committed nor aborted; wait for its end, then reload again"
+        )
+
+
+def renewed(document: Any) -> None:
+    """Drop the states of a document that other transactions recorded: it is about to take what is stored."""
+    _forget(document, _others(recording()))
 
 
 def storing(document: Any) -> None:
@@ -149,20 +169,23 @@ def storing(document: Any) -> None:
     """
     own = recording()
     with _deciding:
-        others = list(_others(own))
-        if any(id(document) in other._stored for other in others):
+        if is_held(document):
             raise ParallelSaveError(
                 f"expected one save of a {type(document).__name__} at a time, got another while a transaction that "
                 "saved it is under way; wait for its end, then save again"
             )
-        for other in others:
-            other._documents.pop(id(document), None)
+        _forget(document, _others(own))
         around = own
         while around is not None:
             around._stored[id(document)] = document
             around = around._outer
     if own is not None:
         own.add(document)
+
+
+def _forget(document: Any, touched: Iterator[Touched]) -> None:
+    for one in touched:
+        one._documents.pop(id(document), None)
 
 
 def _others(own: Touched | None) -> Iterator[Touched]:

@@ -410,6 +410,7 @@ class Document(Base, DocumentTwins):
 
         Raises:
             DocumentNotFound: the document no longer exists.
+            ParallelSaveError: a save of it is under way, or another task's transaction has saved it and has not ended.
 
         Example:
             >>> user.age = 99

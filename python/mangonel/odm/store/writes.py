@@ -28,7 +28,7 @@ from mangonel.odm.connections.connection import connection, connections, overrid
 from mangonel.odm.connections.context import current_sessions
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, default_place, place_of
-from mangonel.odm.connections.touched import Former, storing, touch, under_way
+from mangonel.odm.connections.touched import Former, check_free, renewed, storing, touch, under_way
 from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
 from mangonel.odm.expressions.changes import Change
@@ -577,10 +577,14 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
     query = _by_id(document, place)
     begin(document)
     try:
+        # From here on no transaction can store it.
+        check_free(document)
         with outside():
             found = await query._single_flow(query._request("one", place.port.is_async))
     finally:
         _core.odm_settle(document, False)
+    if not keep_changes:
+        renewed(document)
     _take_over(document, found, keep_changes)
     return document
 
