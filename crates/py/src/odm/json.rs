@@ -37,6 +37,8 @@ struct Node {
     rows: Vec<Row>,
     keys: Keys,
     tag: Option<Vec<u8>>,
+    /// The tag that its documents show: an element; empty for a model without one.
+    own: Vec<u8>,
     members: Vec<(Vec<u8>, usize)>,
     /// Keys that no field has are written too.
     keeps: bool,
@@ -72,6 +74,7 @@ impl Names {
             rows: Vec::new(),
             keys: Keys::default(),
             tag: None,
+            own: plan.tags.as_ref().map_or_else(Vec::new, |tags| tags.own.clone()),
             members: Vec::new(),
             keeps: plan.is_dynamic && plan.unknown == Unknown::Keep,
         });
@@ -158,6 +161,7 @@ impl Names {
                 self.value(&row.kind, &row.name, &Element { kind: *kind, key: &row.key, value }, out);
             }
         }
+        out.extend_from_slice(&node.own);
         raw::close(out, start);
     }
 

@@ -123,6 +123,8 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     ) -> dict[str, Any]:
         """Return the values as a dict, with embedded documents; references become ids.
 
+        A class of a family shows its tag, such as `_cls`, by which `from_dict` makes the same class again.
+
         Args:
             exclude: attributes to leave out; use "address.zip" for those of embedded documents.
             only: the attributes to include. None: all.

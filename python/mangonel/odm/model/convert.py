@@ -39,7 +39,11 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
             return made
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping, got {type(values).__name__}")
-    plan = cls.__plan__
+    plan, tag = cls.__plan__, cls.__tag__
+    if tag in values and tag not in plan.fields and tag not in plan.by_key:
+        # It may stand behind keys that only its class knows.
+        cls = _by_tag(cls, values[tag])
+        plan = cls.__plan__
     given: dict[str, Any] = {}
     extra: dict[str, Any] = {}
     # Faults inside of values, by attribute.
@@ -47,11 +51,8 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     for key, value in values.items():
         field = plan.fields.get(key) or plan.by_key.get(key)
         if field is None:
-            if key == cls.__tag__:
-                cls = _by_tag(cls, value)
-                plan = cls.__plan__
-                continue
-            extra[key] = value
+            if key != tag:
+                extra[key] = value
             continue
         try:
             given[field.name] = _build(field, value)
@@ -250,6 +251,10 @@ def _to_dict(
             made = _documents(value) if name in whole else value
             value = _plain(made, form, less or (), more or None, above)
         found[fields[name].key if form.by_key else name] = value
+    tag, own = instance.__tag__, instance.__tag_value__
+    if own is not None and tag not in left_out and (chosen is None or tag in chosen):
+        # Without it the class would be lost, and with it what its base does not have.
+        found.setdefault(tag, own)
     for name, descriptor in instance.__inverses__.items():
         less, more = left_out.get(name), None if chosen is None else chosen.get(name)
         if (name in left_out and not less) or (chosen is not None and more is None):
@@ -277,6 +282,8 @@ def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
         models = [cls]
         for part in name.split("."):
             models = [child for model in models for child in (model, *model.__tagged__())]
+            if any(part == model.__tag__ and model.__tag_value__ is not None for model in models):
+                break
             inverses = [model.__inverses__[part] for model in models if part in model.__inverses__]
             if inverses:
                 models = [inverse.target for inverse in inverses]

@@ -291,6 +291,12 @@ def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
         return handler(schema)
     made = dict(handler.resolve_ref_schema(handler(schema["schema"])))
     made["title"] = cls.__name__
+    tags = [model.__tag_value__ for model in cls.__tagged__()]
+    if tags:
+        known = {"type": "string"} if all(isinstance(tag, str) for tag in tags) else {}
+        made["properties"] = {**made.get("properties", {}), cls.__tag__: {**known, "enum": tags}}
+        if handler.mode == "serialization" and cls.__tag_value__ is not None:
+            made["required"] = [*made.get("required", ()), cls.__tag__]
     if handler.mode == "serialization":
         more = {**_included_properties(cls, made), **_computed_properties(cls)}
         made["properties"] = {**made.get("properties", {}), **more}

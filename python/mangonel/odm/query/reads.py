@@ -404,6 +404,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         if self._includes or self._lookups or self._joins:
             return await self._made_json_flow(request, exclude)
         self._refuse_secrets(exclude)
+        self._refuse_tags(exclude)
         keywords = {**request.keywords, **self._without(exclude)}
         cursor = request.collection.find(request.filter, **keywords)
         pieces: list[bytes] = []
@@ -447,6 +448,18 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                         f"json() cannot honour the Secret {model.__name__}.{field.name}: it would be shown; "
                         "exclude it, or use to_json() of documents"
                     )
+
+    def _refuse_tags(self, exclude: tuple[Any, ...]) -> None:
+        """Refuse to leave out tags: the core tells the classes of documents apart by them."""
+        read = (self._model, *self._model.__tagged__())
+        families = dict.fromkeys(one for kind in read for one in family(kind) if one.__tagged__())
+        tags = {one.__tag__ for one in families}
+        for key in (key_of(field, self._model) for field in exclude):
+            if key.rpartition(".")[2] in tags:
+                raise UnsupportedOption(
+                    f"json() cannot honour exclude of {key!r}, by which classes are told apart; use to_dict(exclude=…) "
+                    "of documents"
+                )
 
     def _without(self, exclude: tuple[Any, ...]) -> dict[str, Any]:
         """Return the options of a find that also leaves out these fields, even if the query asks for them."""

@@ -225,7 +225,16 @@ _BOUNDS = {
 
 def bson_schema(cls: Any) -> dict[str, Any]:
     """Return a model as the server's `$jsonSchema`."""
-    return _model_schema(cls, [])
+    return _family_schema(cls, [])
+
+
+def _family_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
+    """Return the schema of a model's documents, which may be of another class of its family."""
+    family = dict.fromkeys((cls, *cls.__tagged__()))
+    if cls.__unknown__ != "forbid" or len(family) == 1:
+        # Further keys are allowed, so the others fit as well.
+        return _model_schema(cls, seen)
+    return {"anyOf": [_model_schema(model, seen) for model in family]}
 
 
 def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
@@ -244,7 +253,7 @@ def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
     if cls.__unknown__ == "forbid":
         schema["additionalProperties"] = False
         if cls.__tag_value__ is not None:
-            properties[cls.__tag__] = {"bsonType": "string"}
+            properties[cls.__tag__] = {"enum": [cls.__tag_value__]}
         if cls.__is_document__:
             properties[MARK] = {"bsonType": "string"}
     return schema
@@ -273,7 +282,7 @@ def _type_schema(spec: dict[str, Any], seen: list[Any]) -> dict[str, Any]:
         if inner:
             schema["additionalProperties"] = inner
     elif op == "embedded":
-        schema = _model_schema(argument, seen)
+        schema = _family_schema(argument, seen)
     elif op == "literal":
         schema["enum"] = list(argument)
     elif op == "enum":
