@@ -18,7 +18,7 @@ from mangonel.admin._request import Request
 from mangonel.admin._widgets import Widgets
 from mangonel.bson import Int64
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.describe import spec_of
+from mangonel.odm.model.specs import spec_of
 from mangonel.odm.testing import from_model, make
 from mangonel.websessions import WebSessions
 

@@ -19,8 +19,8 @@ from mangonel.odm._registry import is_instance
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import from_dict, plain
-from mangonel.odm.model.describe import default_of, spec_of
 from mangonel.odm.model.refs import Refs
+from mangonel.odm.model.specs import default_of, spec_of
 
 Form = dict[str, str]
 
@@ -194,7 +194,7 @@ def open_kind(model: Any, path: str, form: Form, depth: int = 3) -> None:
 
 def start(model: Any, name: str, spec: Spec, path: str, form: Form, depth: int = 3) -> None:
     """Add the form of a new document's field, with its default."""
-    kind, value = default_of(model, model.__plan__.fields[name], spec)
+    kind, value = default_of(model.__plan__.fields[name], spec)
     made = {"list": list, "dict": dict, "set": set}.get(kind)
     if made is not None:
         value = made()

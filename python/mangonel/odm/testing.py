@@ -34,7 +34,7 @@ from mangonel.bson import (
 from mangonel.odm._registry import is_model
 from mangonel.odm.errors import OdmError
 from mangonel.odm.expressions import geo
-from mangonel.odm.model.describe import default_of, spec_of
+from mangonel.odm.model.specs import default_of, spec_of
 from mangonel.odm.model.texts import Email, Url
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def make(model: type[T], **values: Any) -> T:
             value = values[name]
             part = field.model if isinstance(value, dict) and not field.is_list else None
             given[name] = make(part, **value) if part is not None and spec["op"] == "embedded" else value
-        elif default_of(cls, field, spec)[0] == "required":
+        elif default_of(field, spec)[0] == "required":
             given[name] = _valid(f"{cls.__name__}.{name}", spec)
     return cls(**given)
 
@@ -417,7 +417,7 @@ def _instances(st: Any, cls: Any, strategies: dict[str, Any]) -> Any:
     optional: dict[str, Any] = {}
     for name, field in cls.__plan__.fields.items():
         spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
-        kind = default_of(cls, field, spec)[0]
+        kind = default_of(field, spec)[0]
         if name in strategies:
             given = strategies[name]
             parts[name] = given if isinstance(given, SearchStrategy) else st.just(given)

@@ -18,7 +18,7 @@ from mangonel.odm._twins import ConnectionTwins
 from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
 from mangonel.odm.errors import NotConnected
 from mangonel.odm.model.codec import codec_options, conversions
-from mangonel.odm.model.describe import may_encrypt
+from mangonel.odm.model.encrypted_trees import may_encrypt
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -18,8 +18,8 @@ from mangonel.odm._registry import models
 from mangonel.odm.encryption.commands import Analysis
 from mangonel.odm.encryption.elements import Pending, document_of, put_together, take_apart
 from mangonel.odm.encryption.maps import encrypted_fields_map
-from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Encrypted, Node, models_of
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 
 if TYPE_CHECKING:
     from mangonel.encryption._values import ValueCipher

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from mangonel.bson.binary import UUID_SUBTYPE, Binary
-from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Encrypted, Node
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 
 _TYPES = {
     "str": "string",

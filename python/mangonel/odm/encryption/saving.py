@@ -9,8 +9,8 @@ from mangonel._faces.encrypting import FieldPort
 from mangonel.odm.encryption.elements import Group, put_together, take_apart
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import Node
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 
 # The options of an update that a query for ids accepts.
 _OF_QUERIES = ("collation", "comment", "hint", "let", "session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.bson import Int64
-from mangonel.odm.model.describe import spec_of
+from mangonel.odm.model.specs import spec_of
 
 __all__ = ["column_fields"]
 

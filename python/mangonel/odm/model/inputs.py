@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mangonel._arguments import expect
 from mangonel.odm._registry import is_model
-from mangonel.odm.model.describe import default_of, spec_of
+from mangonel.odm.model.specs import default_of, spec_of
 
 T = TypeVar("T")
 
@@ -172,7 +172,7 @@ def _make(base: Any, model: Any, names: tuple[str, ...]) -> Any:
     for name in names:
         field = model.__plan__.fields[name]
         spec = spec_of(field.type, field.metadata, field.nullable, model, field.info)
-        kind, value = default_of(model, field, spec)
+        kind, value = default_of(field, spec)
         options: dict[str, Any] = {}
         if not is_patch and kind == "value" and isinstance(value, (str, int, float, type(None))):
             options["default"] = value

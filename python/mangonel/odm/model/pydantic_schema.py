@@ -19,8 +19,8 @@ from mangonel.odm._registry import is_instance
 from mangonel.odm.expressions.geo import restore
 from mangonel.odm.model import cast
 from mangonel.odm.model.convert import json_value, to_response
-from mangonel.odm.model.describe import default_of, spec_of, tag_values
 from mangonel.odm.model.refs import Ref, Refs
+from mangonel.odm.model.specs import default_of, spec_of, tag_values
 
 if TYPE_CHECKING:
     from mangonel.odm.model.base import Base
@@ -46,7 +46,7 @@ def core_schema(cls: Any, handler: Any) -> Any:
             spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
             fields[attribute] = schemas.typed_dict_field(
                 Core(schemas, handler).of(spec),
-                required=default_of(cls, field, spec)[0] == "required",
+                required=default_of(field, spec)[0] == "required",
                 validation_alias=[[attribute], [field.key]] if field.key != attribute else None,
             )
     finally:

@@ -13,7 +13,7 @@ from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.keys import key_of_name
 from mangonel.odm.model.codec import loaded_id
-from mangonel.odm.model.describe import encrypted_tree
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.refs import Ref, Refs, flat_ids, stored_id
 from mangonel.odm.query.joins import stages_of

@@ -12,7 +12,7 @@ from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import JoinedExpr, query_of
 from mangonel.odm.expressions.keys import key_of_name
 from mangonel.odm.expressions.through import ManyPath, Through, alias_of, links_of, target_of
-from mangonel.odm.model.describe import encrypted_tree
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 from mangonel.odm.model.refs import Ref
 
 

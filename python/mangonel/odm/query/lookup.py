@@ -14,7 +14,7 @@ from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.keys import key_of_name
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.expressions.through import ManyPath
-from mangonel.odm.model.describe import encrypted_tree
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.refs import Ref, Refs, flat_ids

@@ -22,7 +22,7 @@ from mangonel.odm.connections.transactions import Transaction, run_flow
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.codec import TOLERANT, raw_collection
 from mangonel.odm.model.convert import NEW
-from mangonel.odm.model.describe import encrypted_tree
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 from mangonel.odm.model.fields import now
 from mangonel.odm.query.request import Request, ids_flow, in_parts
 from mangonel.odm.query.tenants import key_of_tenant, tenant_filter

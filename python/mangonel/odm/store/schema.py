@@ -10,9 +10,9 @@ from mangonel.odm.encryption.saving import is_queryable
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.keys import key_of
 from mangonel.odm.expressions.orders import Order
-from mangonel.odm.model.describe import default_of, spec_of
 from mangonel.odm.model.fields import Index
 from mangonel.odm.model.hooks import embedded_in_field
+from mangonel.odm.model.specs import default_of, spec_of
 from mangonel.operations import IndexModel
 
 # What a migration sets in a document that it has changed, until it has changed all.
@@ -245,7 +245,7 @@ def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
     for resolved in cls.__plan__.fields.values():
         spec = spec_of(resolved.type, resolved.metadata, resolved.nullable, cls, resolved.info)
         properties[resolved.key] = _type_schema(spec, [*seen, cls])
-        if default_of(cls, resolved, spec)[0] == "required":
+        if default_of(resolved, spec)[0] == "required":
             required.append(resolved.key)
     schema: dict[str, Any] = {"bsonType": "object", "properties": properties}
     if required:

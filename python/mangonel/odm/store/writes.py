@@ -37,8 +37,8 @@ from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import TOLERANT, codec_options, raw_collection
 from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, UNCERTAIN
-from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import declared
+from mangonel.odm.model.encrypted_trees import encrypted_tree
 from mangonel.odm.model.held_references import documents_of, references_in
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
 from mangonel.odm.model.refs import stored_id
