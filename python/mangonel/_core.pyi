@@ -77,10 +77,11 @@ __all__ = [
     "NextWord",
     "ObjectId",
     "OdmBase",
-    "OdmComparison",
+    "OdmJoin",
     "OdmMaker",
     "OdmMeta",
     "OdmModel",
+    "OdmPath",
     "OdmSiblings",
     "OpenCursor",
     "Operation",
@@ -129,6 +130,7 @@ __all__ = [
     "odm_insert",
     "odm_json",
     "odm_loaded",
+    "odm_lookup",
     "odm_mark_deleted",
     "odm_note",
     "odm_offset",
@@ -861,12 +863,21 @@ class OdmModel:
     @property
     def is_compiled(self) -> bool: ...
 
+@disjoint_base
+class OdmPath:
+    def __new__(cls, *_arguments: Any, **_keywords: Any) -> Self: ...
+    def __eq__(self, value: object, /) -> Any: ...
+    def __ne__(self, value: object, /) -> Any: ...
+    def __lt__(self, value: Any, /) -> Any: ...
+    def __le__(self, value: Any, /) -> Any: ...
+    def __gt__(self, value: Any, /) -> Any: ...
+    def __ge__(self, value: Any, /) -> Any: ...
+
 @final
-class OdmComparison:
+class OdmJoin:
     def __new__(
-        cls, model: OdmModel, attribute: str, is_element: bool, key: str, class_: type[Any]
+        cls, model: OdmModel, targets: list[tuple[int, OdmModel]], stages: bytes, paths: tuple[Any, ...]
     ) -> Self: ...
-    def __call__(self, value: Any, operator: str | None = None) -> Any: ...
 
 @final
 class OdmMaker:
@@ -956,6 +967,15 @@ def odm_find(
     terminal: str,
     is_async: bool,
 ) -> Operation: ...
+def odm_lookup(
+    target: tuple[str, str, Codec],
+    query: Mapping[str, Any],
+    limit: int,
+    join: OdmJoin,
+    origin: Any,
+    terminal: str,
+    is_async: bool,
+) -> Operation | None: ...
 def odm_save(
     object: OdmBase, target: tuple[str, str, Codec, Mapping[str, Any] | None]
 ) -> Operation | None: ...

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from bson import ObjectId as OtherObjectId
 
+from mangonel.bson import ObjectId
 from mangonel.odm import (
     BelongsTo,
     Connection,
@@ -15,12 +17,14 @@ from mangonel.odm import (
     Embedded,
     Ref,
     Refs,
+    SoftDelete,
     ValidationError,
     count_commands,
     field,
     identity_map,
 )
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments
+from mangonel.odm.query.single import LONG_WAY
 
 
 class Place(Embedded):
@@ -144,6 +148,98 @@ def test_a_single_document_comes_with_its_references_in_one_command(
         face.call(kind.find().lookup(kind.author), "one")
     with identity_map():
         assert face.call(query, "first") is face.call(query, "one")
+
+
+class Short(Document):
+    __collection__ = "short"
+    n: int = 0
+    other: Ref[Author] | None = None
+    others: Refs[Author]
+    removed: Ref[Gone] | None = None
+
+
+class Gone(SoftDelete):
+    __collection__ = "short_gone"
+
+
+ASKED: dict[str, Any] = {
+    "found": lambda: Short.find({"n": 1}).lookup(Short.other),
+    "by a path": lambda: Short.find(Short.n == 1).lookup(Short.other),
+    "several": lambda: Short.find({"n": 1}).lookup(Short.others),
+    "twice": lambda: Short.find({"n": 1}).lookup(Short.other).lookup(Short.others),
+    "of none": lambda: Short.find({"n": 2}).lookup(Short.other),
+    "none of several": lambda: Short.find({"n": 2}).lookup(Short.others),
+    "missing": lambda: Short.find({"n": 3}).lookup(Short.other),
+    "some missing": lambda: Short.find({"n": 3}).lookup(Short.others),
+    "removed": lambda: Short.find({"n": 1}).lookup(Short.removed),
+    "nothing": lambda: Short.find({"n": 9}).lookup(Short.other),
+    "too many": lambda: Short.find({}).lookup(Short.other),
+    "does not fit": lambda: Short.find({"n": 4}).lookup(Short.other),
+    "its author does not fit": lambda: Short.find({"n": 5}).lookup(Short.other),
+    "refused": lambda: Short.find({"n": {"$what": 1}}).lookup(Short.other),
+    "not BSON": lambda: Short.find({"n": object}).lookup(Short.other),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("terminal", ["first", "one"])
+def test_the_short_way_to_a_document_with_another_has_the_results_of_the_long_one(
+    asked: str, terminal: str, db: Connection, face: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [ObjectId(bytes([number]) * 12) for number in range(9)]
+    authors: list[dict[str, Any]] = [{"_id": ids[n], "name": "abc"[n]} for n in range(3)]
+    Author.collection().insert_many([*authors, {"_id": ids[3], "name": 3}])
+    Gone.collection().insert_one({"_id": ids[4], "deleted_at": dt.datetime(2024, 1, 1)})
+    rows: list[dict[str, Any]] = [
+        {"n": 1, "other": ids[0], "others": [ids[1], ids[0], ids[1]], "removed": ids[4]},
+        {"n": 2, "other": None, "others": []},
+        {"n": 3, "other": ids[8], "others": [ids[2], ids[8], ids[7]]},
+        {"n": 4, "other": "x", "others": ["x"]},
+        {"n": 5, "other": ids[3], "others": []},
+    ]
+    Short.collection().insert_many([{"_id": ids[row["n"]], **row} for row in rows])
+
+    def outcome() -> Any:
+        try:
+            found = face.call(ASKED[asked](), terminal)
+        except Exception as error:
+            return type(error), str(error)
+        if found is None:
+            return None
+        told: list[Any] = [found.to_dict()]
+        with count_commands(db, at_most=0):
+            for ref in (found.other, *found.others, found.removed, found.others):
+                try:
+                    told.append(repr(None if ref is None else getattr(ref, "value", None) or ref.values))
+                except DocumentNotFound as error:
+                    told.append(str(error))
+        return told
+
+    short = outcome()
+    monkeypatch.setattr("mangonel.odm.query.reads.single_joined", lambda *_: LONG_WAY)
+    assert outcome() == short
+
+
+def test_the_short_way_with_another_document_follows_what_changes(db: Connection, face: Any) -> None:
+    author = Author(name="a")
+    face.save(author)
+    face.save(Short(n=1, other=author))
+    query = Short.find({"n": 1}).lookup(Short.other)
+    assert face.call(query, "first").other.value.name == "a"
+    with identity_map():
+        assert face.call(query, "first") is face.call(query, "one")
+    # A member of the family makes references of its own.
+    kind = type("Later", (Short,), {"__module__": __name__, "__tag_value__": "later", "__annotations__": {}})
+    assert kind.__tagged__() == [kind]
+    Author.__default_scope__ = staticmethod(lambda query: query.find({"name": "b"}))
+    try:
+        assert face.call(query, "first").other.is_missing
+    finally:
+        Author.__default_scope__ = None
+    assert face.call(query, "first").other.value.name == "a"
+    assert face.call(query.using("elsewhere"), "first") is None
+    with db.use("elsewhere"):
+        assert face.call(query, "first") is None
 
 
 def test_a_reference_is_compared_with_an_id_of_whatever_class(db: Connection, face: Any) -> None:

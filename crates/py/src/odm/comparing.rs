@@ -1,10 +1,13 @@
 //! The BSON form of query operands, and the conditions made of them.
 
+use std::sync::OnceLock;
+
 use mangonel_entries::entries;
+use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyNotImplemented, PyString, PyType};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyNotImplemented, PyString, PyTuple, PyType};
 
 use super::plan::{Field, OdmModel, Op, Plan, Type};
 use super::{field_of, stored, type_of, value};
@@ -56,63 +59,98 @@ fn compared<'py>(
     raised.map_or(Ok(None), Err)
 }
 
-/// Makes the conditions of a field and a value, where the value is one that goes into BSON as it is.
-#[pyclass(frozen, module = "mangonel._core")]
-pub(super) struct OdmComparison {
+/// The base of fields as class attributes: compares them with values that go into BSON as they are. Python looks at every
+/// other value, by `_compare` of the field's own class.
+#[pyclass(frozen, subclass, module = "mangonel._core")]
+pub(super) struct OdmPath {
     _entry: Entry,
-    model: Py<OdmModel>,
-    attribute: Py<PyString>,
-    is_element: bool,
-    /// The path in the database.
-    key: Py<PyString>,
-    /// The class of conditions, which have a `query`.
-    class: Py<PyType>,
+    comparison: OnceLock<Comparison>,
 }
 
 #[entries]
 #[pymethods]
-impl OdmComparison {
+impl OdmPath {
+    /// The arguments are for the subclass.
     #[new]
-    fn new(
-        model: Py<OdmModel>,
-        attribute: Py<PyString>,
-        is_element: bool,
-        key: Py<PyString>,
-        class: Py<PyType>,
-    ) -> Self {
-        OdmComparison { _entry: Entry, model, attribute, is_element, key, class }
+    #[pyo3(signature = (*_arguments, **_keywords))]
+    fn new(_arguments: &Bound<'_, PyTuple>, _keywords: Option<&Bound<'_, PyDict>>) -> Self {
+        OdmPath { _entry: Entry, comparison: OnceLock::new() }
     }
 
-    /// Return the condition that the field equals the value, or compares with it by an operator of the server;
-    /// `NotImplemented`: Python has to look at the value.
-    #[pyo3(signature = (value, operator=None))]
-    fn __call__<'py>(
+    fn __richcmp__<'py>(
+        slf: &Bound<'py, Self>,
+        value: &Bound<'py, PyAny>,
+        operator: CompareOp,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let comparison = match slf.get().comparison.get() {
+            Some(known) => known,
+            None => {
+                let made = slf.call_method0(intern!(py, "_comparing"))?.extract()?;
+                slf.get().comparison.get_or_init(|| made)
+            }
+        };
+        let operator = match operator {
+            CompareOp::Eq => None,
+            CompareOp::Ne => Some(intern!(py, "$ne")),
+            CompareOp::Lt => Some(intern!(py, "$lt")),
+            CompareOp::Le => Some(intern!(py, "$lte")),
+            CompareOp::Gt => Some(intern!(py, "$gt")),
+            CompareOp::Ge => Some(intern!(py, "$gte")),
+        };
+        match comparison.condition(value, operator)? {
+            Some(made) => Ok(made),
+            None => slf.call_method1(intern!(py, "_compare"), (value, operator)),
+        }
+    }
+}
+
+/// What makes the conditions of a field and a value.
+#[derive(FromPyObject)]
+struct Comparison(
+    /// The model that has the field.
+    Py<OdmModel>,
+    /// The field's attribute.
+    Py<PyString>,
+    /// Whether it is an element of the field's value.
+    bool,
+    /// The path in the database.
+    Py<PyString>,
+    /// The class of conditions, which have a `query`.
+    Py<PyType>,
+);
+
+impl Comparison {
+    /// The condition that the field equals the value, or compares with it by an operator of the server; None: Python has to
+    /// look at the value.
+    fn condition<'py>(
         &self,
         value: &Bound<'py, PyAny>,
-        operator: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+        operator: Option<&Bound<'py, PyString>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Comparison(model, attribute, is_element, key, class) = self;
         let py = value.py();
-        let plan = self.model.get().model.0.plan(py)?;
-        let kind = type_of(field_of(plan, self.attribute.bind(py))?, self.is_element);
+        let plan = model.get().model.0.plan(py)?;
+        let kind = type_of(field_of(plan, attribute.bind(py))?, *is_element);
         if !goes_as_it_is(py, kind, value) {
-            return Ok(PyNotImplemented::get(py).to_owned().into_any());
+            return Ok(None);
         }
         let query = PyDict::new(py);
         match operator {
-            None => query.set_item(&self.key, value)?,
+            None => query.set_item(key, value)?,
             Some(operator) => {
                 let inner = PyDict::new(py);
                 inner.set_item(operator, value)?;
-                query.set_item(&self.key, inner)?;
+                query.set_item(key, inner)?;
             }
         }
-        condition(self.class.bind(py), &query)
+        condition(class.bind(py), &query).map(Some)
     }
 }
 
 /// Whether a value without parts is exactly of the type, and comes back from BSON as it was.
 fn goes_as_it_is(py: Python<'_>, kind: &Type, value: &Bound<'_, PyAny>) -> bool {
-    match kind.op {
+    match &kind.op {
         _ if !kind.checks.is_empty() => false,
         Op::Str => value.cast_exact::<PyString>().is_ok_and(|text| text.to_str().is_ok()),
         // A larger one is an `Int64` then.
@@ -120,6 +158,7 @@ fn goes_as_it_is(py: Python<'_>, kind: &Type, value: &Bound<'_, PyAny>) -> bool 
         Op::Float => value.is_exact_instance_of::<PyFloat>(),
         Op::Bool => value.is_exact_instance_of::<PyBool>(),
         Op::ObjectId => object_id::known_class(py).is_some_and(|class| value.get_type().is(class)),
+        Op::Ref { inner, .. } => goes_as_it_is(py, inner, value),
         _ => false,
     }
 }

@@ -61,24 +61,58 @@ pub(super) fn odm_wanted<'py>(
     let py = siblings.py();
     let seen = PySet::empty(py)?;
     let found = PyList::empty(py);
-    let take = |id: &Bound<'py, PyAny>| -> PyResult<()> {
-        if id.is_none() {
-            return Ok(());
-        }
-        let before = seen.len();
-        seen.add(key_of(id)?)?;
-        if seen.len() > before { found.append(id) } else { Ok(()) }
-    };
     for company in siblings {
         let ids = company.cast::<Siblings>()?.try_borrow()?.ids(py, make);
-        for item in ids {
-            match item.cast::<PyList>() {
-                Ok(items) => items.iter().try_for_each(|id| take(&id))?,
-                Err(_) => take(&item)?,
+        take_once(&ids, &seen, &found)?;
+    }
+    Ok(found)
+}
+
+/// Appends each id that was not seen yet to `found`; `ids` has ids, lists of them, and None for those that have none.
+fn take_once<'py>(
+    ids: &Bound<'py, PyList>,
+    seen: &Bound<'py, PySet>,
+    found: &Bound<'py, PyList>,
+) -> PyResult<()> {
+    for item in ids {
+        if let Ok(items) = item.cast::<PyList>() {
+            take_once(items, seen, found)?;
+        } else if !item.is_none() {
+            let before = seen.len();
+            seen.add(key_of(&item)?)?;
+            if seen.len() > before {
+                found.append(item)?;
             }
         }
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Gives the references that `make` makes the documents that a lookup found for these ids, and says why others are missing.
+pub(super) fn attach<'py>(
+    siblings: &Bound<'py, Siblings>,
+    make: &Py<PyAny>,
+    documents: &Bound<'py, PyList>,
+    ids: &Bound<'py, PyList>,
+) -> PyResult<()> {
+    let py = documents.py();
+    let wanted = PyList::empty(py);
+    // Each document was asked for, so none is missing where there are no more ids.
+    if ids.len() > documents.len() {
+        take_once(ids, &PySet::empty(py)?, &wanted)?;
+    }
+    if documents.is_empty() && wanted.is_empty() {
+        return Ok(());
+    }
+    let fetched = siblings.borrow().found(py, make)?;
+    for document in documents {
+        fetched.set_item(key_of(&document.getattr(intern!(py, "id"))?)?, document)?;
+    }
+    fetched.setattr(intern!(py, "is_included"), true)?;
+    if wanted.len() > fetched.len() {
+        fetched.call_method1(intern!(py, "note_absent"), (wanted,))?;
+    }
+    Ok(())
 }
 
 /// These documents by what they refer to in the field with this attribute: a list for each id, in order.

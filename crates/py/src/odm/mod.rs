@@ -71,7 +71,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_take, module)?)?;
     module.add_function(wrap_pyfunction!(odm_dump, module)?)?;
     module.add_function(wrap_pyfunction!(comparing::odm_compared, module)?)?;
-    module.add_class::<comparing::OdmComparison>()?;
+    module.add_class::<comparing::OdmPath>()?;
     module.add_function(wrap_pyfunction!(saving::odm_filter, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_version, module)?)?;
     module.add_function(wrap_pyfunction!(copying::odm_pending, module)?)?;
@@ -80,7 +80,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_set_origin, module)?)?;
     module.add_function(wrap_pyfunction!(instance::watch::odm_watch, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_save, module)?)?;
+    module.add_class::<single::OdmJoin>()?;
     module.add_function(wrap_pyfunction!(single::odm_find, module)?)?;
+    module.add_function(wrap_pyfunction!(single::odm_lookup, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_json, module)?)?;
     module.add_function(wrap_pyfunction!(odm_finished, module)?)?;
     module.add_function(wrap_pyfunction!(odm_loaded, module)?)

@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use super::bits::Bits;
 use super::decode::{Hydrator, codec_of, converting};
+use super::joining::attach;
 use super::json::Names;
 use super::plan::{OdmModel, Op, Plan};
 use super::siblings::Siblings;
@@ -131,9 +132,28 @@ pub(super) fn odm_drain(
     Ok(places.len())
 }
 
+/// A reference's field, by its place in the plan, and the model that it leads to.
+pub(super) type Target = (usize, Py<OdmModel>);
+
+/// Decodes the row that stands at this place of `data`: a document, and arrays of what was found for its references.
+pub(super) fn joined_of<'py>(
+    model: &Bound<'py, OdmModel>,
+    data: &[u8],
+    place: std::ops::Range<usize>,
+    origin: &Bound<'py, PyAny>,
+    targets: &[Target],
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = model.py();
+    let plan = model.get().model.0.plan(py)?;
+    let list = PyList::empty(py);
+    let wish = Wish { is_lazy: false, only: None, ignores: false, origin: Some(origin), codec: None };
+    join(py, plan, data, std::slice::from_ref(&place), targets, &wish, &list)?;
+    list.get_item(0)
+}
+
 /// Append the documents that are left in a batch to `documents`, as instances of a model, and give their references what
 /// came with them: each row is a document, and for each of `targets` in turn, a reference's field with the model that it
-/// leads to, an array of what was found for it.
+/// leads to, an array of what was found for it. A reference for which nothing came says why.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (batch, model, documents, targets, lazy, only, origin))]
@@ -143,33 +163,48 @@ pub(super) fn odm_drain_joined(
     batch: &Bound<'_, Batch>,
     model: &Bound<'_, OdmModel>,
     documents: &Bound<'_, PyList>,
-    targets: Vec<(usize, Bound<'_, OdmModel>)>,
+    targets: Vec<Target>,
     lazy: bool,
     only: Option<Vec<usize>>,
     origin: Option<Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let plan = model.get().model.0.plan(py)?;
     let batch = batch.try_borrow()?;
-    let message = batch.message();
+    let rows = batch.take_ranges(py, None)?;
+    let wish =
+        Wish { is_lazy: lazy, only: mask(plan, only), ignores: false, origin: origin.as_ref(), codec: None };
+    join(py, plan, batch.message(), &rows, &targets, &wish, documents)
+}
+
+/// Decodes rows that stand at these places of `message`, appending their documents to `documents`.
+fn join<'py>(
+    py: Python<'py>,
+    plan: &'static Plan,
+    message: &[u8],
+    rows: &[std::ops::Range<usize>],
+    targets: &[Target],
+    wish: &Wish<'_, 'py>,
+    documents: &Bound<'py, PyList>,
+) -> PyResult<()> {
     let broken = |error: mangonel_bson::Error| crate::driver::invalid_bson(py, &error.to_string());
     let place = |part: &[u8]| {
         let start = part.as_ptr() as usize - message.as_ptr() as usize;
         start..start + part.len()
     };
-    let mut places = Vec::new();
+    let mut places = Vec::with_capacity(rows.len());
     // A document that many refer to came with each of them.
     let mut found = vec![(HashSet::new(), Vec::new()); targets.len()];
-    for row in batch.take_ranges(py, None)? {
+    for row in rows {
         let mut found = found.iter_mut();
         // What stands inside is checked when it is decoded.
-        for field in RawDocument::from_bytes(&message[row]).map_err(broken)?.fields() {
+        for field in RawDocument::from_bytes(&message[row.clone()]).map_err(broken)?.fields() {
             match field.map_err(broken)?.1 {
                 RawValue::Document(document) => places.push(place(document.as_bytes())),
                 RawValue::Array(array) => {
                     let Some((seen, parts)) = found.next() else { continue };
                     for part in array {
                         if let RawValue::Document(part) = part.map_err(broken)?
-                            && seen.insert(part.as_bytes())
+                            && (rows.len() == 1 || seen.insert(part.as_bytes()))
                         {
                             parts.push(place(part.as_bytes()));
                         }
@@ -179,14 +214,12 @@ pub(super) fn odm_drain_joined(
             }
         }
     }
-    let wish =
-        Wish { is_lazy: lazy, only: mask(plan, only), ignores: false, origin: origin.as_ref(), codec: None };
-    let siblings = hydrate(py, plan, message, &places, &wish, documents)?;
-    let Some(siblings) = siblings else { return Ok(()) };
-    let wish = Wish { is_lazy: true, only: None, ignores: false, origin: origin.as_ref(), codec: None };
-    for (number, ((index, target), (_, places))) in targets.into_iter().zip(found).enumerate() {
-        let op = plan.fields.get(index).map(|field| &field.kind.op);
-        let Some(Op::Ref { make, .. } | Op::Refs { make, .. }) = op else { continue };
+    let before = documents.len();
+    let Some(siblings) = hydrate(py, plan, message, &places, wish, documents)? else { return Ok(()) };
+    let wish = Wish { is_lazy: true, only: None, ignores: false, origin: wish.origin, codec: None };
+    for (number, ((index, target), (_, places))) in targets.iter().zip(found).enumerate() {
+        let Some(field) = plan.fields.get(*index) else { continue };
+        let (Op::Ref { make, .. } | Op::Refs { make, .. }) = &field.kind.op else { continue };
         let made = PyList::empty(py);
         hydrate(py, target.get().model.0.plan(py)?, message, &places, &wish, &made).map_err(|error| {
             // Its document is none of those that were asked for.
@@ -195,10 +228,21 @@ pub(super) fn odm_drain_joined(
                 Err(other) => other,
             }
         })?;
-        for document in made {
-            let id = document.getattr(intern!(py, "id"))?;
-            siblings.borrow().keep(make, id, document)?;
-        }
+        // An array of ids may still be undecoded, so the siblings have not seen them.
+        let ids = match &field.kind.op {
+            Op::Refs { .. } => {
+                let ids = PyList::empty(py);
+                for document in documents.iter().skip(before) {
+                    let refs = document.getattr(&field.attribute)?;
+                    for id in refs.getattr(intern!(py, "ids"))?.try_iter()? {
+                        ids.append(id?)?;
+                    }
+                }
+                ids
+            }
+            _ => siblings.borrow().ids(py, make.bind(py)),
+        };
+        attach(&siblings, make, &made, &ids)?;
     }
     Ok(())
 }

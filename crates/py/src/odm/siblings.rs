@@ -37,7 +37,7 @@ impl Siblings {
     }
 
     /// The documents fetched for references made by `make`, by their ids.
-    fn found<'py>(&self, py: Python<'py>, make: &Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    pub(super) fn found<'py>(&self, py: Python<'py>, make: &Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let loaded = self.loaded.bind(py);
         if let Some(found) = loaded.get_item(make)? {
             return Ok(found.cast_into::<PyDict>()?);
@@ -46,16 +46,6 @@ impl Siblings {
             FETCHED.import(py, "mangonel.odm.model.refs", "Fetched")?.call0()?.cast_into::<PyDict>()?;
         loaded.set_item(make, &made)?;
         Ok(made)
-    }
-
-    /// Takes a document that references made by `make` lead to.
-    pub(super) fn keep(
-        &self,
-        make: &Py<PyAny>,
-        id: Bound<'_, PyAny>,
-        document: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        self.found(id.py(), make)?.set_item(key_of(&id)?, document)
     }
 
     /// The document that a reference made by `make` leads to, if it was fetched.

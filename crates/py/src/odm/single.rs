@@ -1,4 +1,5 @@
-//! The read of a single document: its find command, and the instance that its reply becomes.
+//! The read of a single document, alone or with the documents that its references lead to: its command, and the instance
+//! that its reply becomes.
 
 use mangonel_entries::entries;
 use mangonel_proto::message::{Command, Replies};
@@ -6,23 +7,47 @@ use mangonel_proto::operation::{Kind, SessionChoice};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyString;
+use pyo3::types::{PyBytes, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
 use super::plan::OdmModel;
 use super::raw;
-use super::reading::only_of;
+use super::reading::{Target, joined_of, only_of};
 use super::saving::string;
 use crate::codec::Codec;
 use crate::driver::exchange::Exchange;
 use crate::driver::operation::{Maker, Operation, Plan as OperationPlan, ReplyForm};
+use crate::thread_end::Entry;
 
 /// `current_map` of `mangonel.odm.connections.identity`.
 static CURRENT_MAP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// Makes the instance of a find's only document. `answer` of `mangonel.odm.query.single` decides about every other reply.
+/// What a single document's lookup needs of a model and its references, made once.
+#[pyclass(frozen, module = "mangonel._core")]
+pub(super) struct OdmJoin {
+    _entry: Entry,
+    model: Py<OdmModel>,
+    targets: Vec<Target>,
+    /// The stages of the pipeline from the third on, as elements of its array.
+    stages: Vec<u8>,
+    /// The references as programs name them.
+    paths: Py<PyAny>,
+}
+
+#[entries]
+#[pymethods]
+impl OdmJoin {
+    #[new]
+    fn new(model: Py<OdmModel>, targets: Vec<Target>, stages: &Bound<'_, PyBytes>, paths: Py<PyAny>) -> Self {
+        OdmJoin { _entry: Entry, model, targets, stages: stages.as_bytes().to_vec(), paths }
+    }
+}
+
+/// Makes the instance of a reply's only document. `answer` of `mangonel.odm.query.single`, and that of `lookup` beside it,
+/// decides about every other reply.
 struct Single {
     model: Py<OdmModel>,
+    join: Option<Py<OdmJoin>>,
     query: Py<PyAny>,
     origin: Py<PyAny>,
     terminal: Py<PyAny>,
@@ -36,8 +61,18 @@ impl Maker for Single {
         }
         let batch = exchange.batch(py)?;
         let class = self.model.get().model.0.class.bind(py);
-        let arguments = (class, &self.query, self.is_async, &self.terminal, batch);
-        Ok(py.import("mangonel.odm.query.single")?.getattr("answer")?.call1(arguments)?.unbind())
+        let (query, is_async, terminal) = (&self.query, self.is_async, &self.terminal);
+        let answered = match &self.join {
+            None => {
+                let answer = py.import("mangonel.odm.query.single")?.getattr("answer")?;
+                answer.call1((class, query, is_async, terminal, batch))?
+            }
+            Some(join) => {
+                let answer = py.import("mangonel.odm.query.lookup")?.getattr("answer")?;
+                answer.call1((class, query, is_async, terminal, batch, &join.get().paths))?
+            }
+        };
+        Ok(answered.unbind())
     }
 
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -47,24 +82,51 @@ impl Maker for Single {
 }
 
 impl Single {
-    /// Makes the instance if the reply has exactly one document, this fits the model, and no identity map is in use.
+    /// Makes the instance if the reply has exactly one document, this fits the model, and no identity map is in use. Whether
+    /// one is in use was asked before a lookup was sent.
     fn made<'py>(&self, exchange: &Exchange, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let map = CURRENT_MAP.get_or_try_init(py, || {
             let module = py.import("mangonel.odm.connections.identity")?;
             module.getattr("current_map").map(Bound::unbind)
         })?;
-        if !map.bind(py).call0()?.is_none() {
+        if self.join.is_none() && !map.bind(py).call0()?.is_none() {
             return Ok(None);
         }
         let Some(place) = exchange.only_document() else { return Ok(None) };
-        match only_of(self.model.bind(py), exchange.reply(), place, self.origin.bind(py)) {
+        let (model, origin) = (self.model.bind(py), self.origin.bind(py));
+        let made = match &self.join {
+            None => only_of(model, exchange.reply(), place, origin),
+            Some(join) => joined_of(model, exchange.reply(), place, origin, &join.get().targets),
+        };
+        match made {
             Ok(made) => Ok(Some(made)),
             // Decoded again by a way that names its place.
             Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
             Err(error) => Err(error),
         }
     }
+
+    /// Makes the operation of a command that is open since `start`.
+    fn operation(
+        self,
+        py: Python<'_>,
+        database: &Bound<'_, PyString>,
+        codec: Py<Codec>,
+        mut head: Vec<u8>,
+        start: usize,
+    ) -> PyResult<Operation> {
+        raw::close(&mut head, start);
+        let steps = OperationPlan { kind: Kind::Read, reading: ReplyForm::Made, replies: Replies::One };
+        let database = database.to_str()?;
+        let mut made =
+            Operation::assemble(py, database, head, Vec::new(), codec, &steps, SessionChoice::Implicit)?;
+        made.maker = Some(Box::new(self));
+        Ok(made)
+    }
 }
+
+/// The names of database and collection, and the collection's codec.
+type Place<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, Py<Codec>);
 
 /// Build the operation that finds a single document by `query`, as an instance of a model. `target`: the names of database
 /// and collection, and its codec. `limit`: how many documents are asked for. `terminal` and `is_async` are for Python,
@@ -75,7 +137,7 @@ impl Single {
 #[allow(clippy::too_many_arguments)] // One call for each read; a parameter object would be one more allocation.
 pub(super) fn odm_find(
     py: Python<'_>,
-    target: (Bound<'_, PyString>, Bound<'_, PyString>, Py<Codec>),
+    target: Place<'_>,
     query: Bound<'_, PyAny>,
     limit: i32,
     model: Py<OdmModel>,
@@ -90,11 +152,49 @@ pub(super) fn odm_find(
     head.extend_from_slice(b"\x03filter\0");
     crate::codec::encode_document(py, &query, codec.get(), false, &mut head)?;
     raw::append(&mut head, 0x10, b"limit", &limit.to_le_bytes());
-    raw::close(&mut head, start);
-    let steps = OperationPlan { kind: Kind::Read, reading: ReplyForm::Made, replies: Replies::One };
-    let database = database.to_str()?;
-    let mut made =
-        Operation::assemble(py, database, head, Vec::new(), codec, &steps, SessionChoice::Implicit)?;
-    made.maker = Some(Box::new(Single { model, query: query.unbind(), origin, terminal, is_async }));
-    Ok(made)
+    let single = Single { model, join: None, query: query.unbind(), origin, terminal, is_async };
+    single.operation(py, &database, codec, head, start)
+}
+
+/// Build the operation that finds a single document together with those that its references lead to, by an aggregation.
+/// None if documents of several classes may come, whose references have makers of their own. The arguments are those of
+/// `odm_find`.
+#[entries]
+#[pyfunction]
+#[pyo3(signature = (target, query, limit, join, origin, terminal, is_async))]
+#[allow(clippy::too_many_arguments)] // As `odm_find`.
+pub(super) fn odm_lookup(
+    py: Python<'_>,
+    target: Place<'_>,
+    query: Bound<'_, PyAny>,
+    limit: i32,
+    join: Py<OdmJoin>,
+    origin: Py<PyAny>,
+    terminal: Py<PyAny>,
+    is_async: bool,
+) -> PyResult<Option<Operation>> {
+    let model = join.get().model.clone_ref(py);
+    if model.get().model.0.plan(py)?.tags.is_some() {
+        return Ok(None);
+    }
+    let (database, collection, codec) = target;
+    let mut head = Command::begin();
+    let start = raw::open(&mut head);
+    string(&mut head, b"aggregate", collection.to_str()?);
+    head.extend_from_slice(b"\x04pipeline\0");
+    let pipeline = raw::open(&mut head);
+    head.extend_from_slice(b"\x030\0");
+    let stage = raw::open(&mut head);
+    head.extend_from_slice(b"\x03$match\0");
+    crate::codec::encode_document(py, &query, codec.get(), false, &mut head)?;
+    raw::close(&mut head, stage);
+    head.extend_from_slice(b"\x031\0");
+    let stage = raw::open(&mut head);
+    raw::append(&mut head, 0x10, b"$limit", &limit.to_le_bytes());
+    raw::close(&mut head, stage);
+    head.extend_from_slice(&join.get().stages);
+    raw::close(&mut head, pipeline);
+    raw::append(&mut head, 0x03, b"cursor", b"\x05\0\0\0\0");
+    let single = Single { model, join: Some(join), query: query.unbind(), origin, terminal, is_async };
+    single.operation(py, &database, codec, head, start).map(Some)
 }

@@ -36,17 +36,16 @@ def update_of_path(field: Any, name: str, *args: Any) -> Update:
     return getattr(type(path), name).__get__(path)(*args)
 
 
-class Path(Matching[T], Arithmetic[T], Operand):
+class Path(_core.OdmPath, Matching[T], Arithmetic[T], Operand):
     """A field of a model class. Comparing it makes a condition; its attributes are fields of embedded documents.
 
-    Arithmetic with it makes a `Computed`, a value for `set_`.
+    Arithmetic with it makes a `Computed`, a value for `set_`. The core compares.
     """
 
     # Continues a path behind a reference; `through` sets it.
     _hop: ClassVar[Callable[[Any, Any, str], Any]]
 
     __slots__ = (
-        "_comparison",
         "_is_element",
         "_join",
         "_keys",
@@ -97,12 +96,6 @@ class Path(Matching[T], Arithmetic[T], Operand):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        if name == "_comparison":
-            # Made when it is first asked for: the slot is empty.
-            self._comparison = made = _core.OdmComparison(
-                self._owner.__model__, self._field().name, self._is_element, self._key, Expr
-            )
-            return made
         if name.startswith("__"):
             raise AttributeError(name)
         return self._inner(name)
@@ -215,33 +208,25 @@ class Path(Matching[T], Arithmetic[T], Operand):
                 "not optional and has no default"
             )
 
-    def _compare(self, operator: str, value: Any) -> Any:
-        made = self._comparison(value, operator)
-        return made if made is not NotImplemented else Expr({self._key: {operator: self._dump(value)}})
+    if TYPE_CHECKING:
 
-    def __eq__(self, value: object) -> Any:
-        made = self._comparison(value)
-        if made is not NotImplemented:
-            return made
+        def __lt__(self, value: T) -> Any: ...
+        def __le__(self, value: T) -> Any: ...
+        def __gt__(self, value: T) -> Any: ...
+        def __ge__(self, value: T) -> Any: ...
+
+    def _comparing(self) -> tuple[Any, str, bool, str, type[Expr]]:
+        """Return what the core needs to compare: it asks once."""
+        return self._owner.__model__, self._field().name, self._is_element, self._key, Expr
+
+    def _compare(self, value: Any, operator: str | None) -> Expr:
+        """Return the condition for a value that the core leaves to Python; without an operator, that both are equal."""
         dumped = self._dump(value)
+        if operator is not None:
+            return Expr({self._key: {operator: dumped}})
         # A document or a pattern would be read as operators or as a regular expression.
         is_plain = not isinstance(dumped, (dict, re.Pattern)) and type(dumped).__name__ != "Regex"
         return Expr({self._key: dumped if is_plain else {"$eq": dumped}})
-
-    def __ne__(self, value: object) -> Any:
-        return self._compare("$ne", value)
-
-    def __lt__(self, value: T) -> Any:
-        return self._compare("$lt", value)
-
-    def __le__(self, value: T) -> Any:
-        return self._compare("$lte", value)
-
-    def __gt__(self, value: T) -> Any:
-        return self._compare("$gt", value)
-
-    def __ge__(self, value: T) -> Any:
-        return self._compare("$gte", value)
 
     def __hash__(self) -> int:
         return hash((self._model, self._owner, self._name, self._keys))

@@ -110,10 +110,10 @@ def _joining(name: str, method: Any) -> Any:
 
 _COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__invert__")
 
+for _name in _COMPARED:
+    setattr(Through, _name, _joining(_name, getattr(Path, _name)))
 for _name, _member in (*vars(Matching).items(), *vars(Path).items()):
-    if _name in _COMPARED:
-        setattr(Through, _name, _joining(_name, _member))
-    elif not _name.startswith("_") and callable(getattr(_member, "member", None)):
+    if not _name.startswith("_") and callable(getattr(_member, "member", None)):
         _made: Any = _named(_joining(_name, _member.member))
         _made.name = _name
         setattr(Through, _name, _made)

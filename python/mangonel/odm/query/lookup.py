@@ -17,56 +17,13 @@ from mangonel.odm.expressions.through import ManyPath
 from mangonel.odm.model.encrypted_trees import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.invalid import located
-from mangonel.odm.model.refs import Ref, Refs, flat_ids
+from mangonel.odm.model.refs import flat_ids
 from mangonel.odm.query.children import children_flow, grouped, narrowed_children
-from mangonel.odm.query.include import Node, check_reference, merged, reference_flow
+from mangonel.odm.query.include import Node, merged, reference_flow
 from mangonel.odm.query.joins import stages_of, window_flow, window_stages
 from mangonel.odm.query.references import attach, references
-
-
-class _Join:
-    """The facts about a reference that a lookup needs, computed once for each path and model.
-
-    Attributes:
-        model: the model with the reference.
-        key: the reference's path in the database.
-        target: the model that it leads to.
-        place: the model's field that is the reference, with the target in the core's form; None for one that is nested,
-            or in a list or a map.
-    """
-
-    __slots__ = ("_stages", "key", "model", "place", "target")
-
-    def __init__(self, path: Path[Any], model: Any) -> None:
-        self.model = model
-        self.key = path._key
-        self.target = check_reference(path, "lookup")
-        self.place: tuple[int, Any] | None = None
-        for index, field in enumerate(model.__plan__.fields.values()):
-            if field.key == self.key and (get_origin(field.type) or field.type) in (Ref, Refs):
-                self.place = (index, self.target.__model__)
-        self._stages: dict[int, dict[str, Any]] = {}
-
-    def stage(self, number: int) -> dict[str, Any]:
-        """Return the stage that fetches the reference's document, for the lookup with this number in a pipeline."""
-        target = self.target
-        has_scope = any((target.__default_scope__, target.__tag_value__, target.__tenant__))
-        if not has_scope and number in self._stages:
-            return self._stages[number]
-        stage: dict[str, Any] = {
-            "from": target.__collection_name__(),
-            "localField": f"d.{self.key}",
-            "foreignField": "_id",
-            "as": f"r{number}",
-        }
-        made = {"$lookup": stage}
-        if not has_scope:
-            self._stages[number] = made
-            return made
-        scope = target.find().query
-        if scope:
-            stage["pipeline"] = [{"$match": scope}]
-        return made
+from mangonel.odm.query.request import Request
+from mangonel.odm.query.short_lookup import AS_ROW, join_of
 
 
 class Lookup:
@@ -82,7 +39,7 @@ class Lookup:
     def __init__(self, query: Any, request: Any) -> None:
         self._query = query
         self._request = request
-        self.stages = [*window_stages(request), _AS_ROW]
+        self.stages = [*window_stages(request), AS_ROW]
         self._places: list[tuple[int, Any]] = []
         # The fields of the places.
         self._fields: list[Any] = []
@@ -102,9 +59,7 @@ class Lookup:
                 # Their stages come last and are numbered separately.
                 number -= 1
                 break
-            join: _Join | None = path._join
-            if join is None or join.model is not query._model:
-                join = path._join = _Join(path, query._model)
+            join = join_of(path, query._model)
             if join.target.__connection__ != alias:
                 raise UnsupportedOption(
                     f"lookup() cannot honour {path!r}: {join.target.__name__} is in another database; use include()"
@@ -187,14 +142,13 @@ class Lookup:
         )
 
     def _read(self, batch: Any, documents: list[Any]) -> None:
-        """Read documents from a batch, each with its references' documents.
+        """Read documents from a batch, each with its references' documents, or with why there are none.
 
         Raises:
             ValidationError: a document, or a referenced one, does not fit its model.
         """
         query, request = self._query, self._request
         only = query._only() if query._wish else None
-        before = len(documents)
         try:
             _core.odm_drain_joined(
                 batch,
@@ -210,21 +164,14 @@ class Lookup:
             if number is not None:
                 raise _located_target(error, self._fields[number].target) from None
             raise located(error, query._model, request.collection.name) from None
-        made = documents[before:] if before else documents
-        for field in self._fields:
-            for company in _core.odm_siblings(made):
-                wanted = _core.odm_wanted([company], field.maker)
-                if (get_origin(field.type) or field.type) is Refs:
-                    # They may still be undecoded, so the core has not seen their ids.
-                    wanted = [id for document in made for id in getattr(document, field.name).ids]
-                fetched = company.loaded.get(field.maker)
-                if fetched is None:
-                    if not wanted:
-                        continue
-                    fetched = company.loaded[field.maker] = Fetched()
-                fetched.is_included = True
-                if len(wanted) > len(fetched):
-                    fetched.note_absent(wanted)
+
+
+def answer(
+    model: Any, query: dict[str, Any], is_async: bool, terminal: str, batch: Any, paths: tuple[Any, ...]
+) -> Any:
+    """Return the result of `single_joined` where the first batch is not exactly one row that fits the models."""
+    found = model.unscoped(query).lookup(*paths)
+    return Lookup(found, Request(found, terminal, is_async)).answer(batch)
 
 
 class _Branch:
@@ -339,7 +286,3 @@ def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[lis
 def _located_target(error: ValidationError, target: Any) -> ValidationError:
     """Return the error with the place of the referenced document that does not fit."""
     return located(error, target, target.__collection_name__())
-
-
-# The first value of a row is the document.
-_AS_ROW: dict[str, Any] = {"$project": {"_id": 0, "d": "$$ROOT"}}

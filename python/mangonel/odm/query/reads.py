@@ -43,6 +43,7 @@ from mangonel.odm.query.request import (
     undecodable_flow,
     unsupported,
 )
+from mangonel.odm.query.short_lookup import single_joined
 from mangonel.odm.query.single import LONG_WAY, single
 from mangonel.odm.query.typed import load_all
 
@@ -142,12 +143,15 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     def _single(self, is_async: bool, terminal: str) -> FaceResult[T]:
         """Run a terminal operation for a single document, in one exchange if nothing else is requested."""
         where = self._where
-        if self._is_plain and len(where) == 1:
+        if len(where) == 1 and (self._is_plain or self._lookups):
             condition: Any = where[0]
             kind = type(condition)
             if kind is dict or kind is Expr:
                 query = condition if kind is dict else condition.query
-                found = single(self._model, query, is_async, terminal)
+                if self._is_plain:
+                    found = single(self._model, query, is_async, terminal)
+                else:
+                    found = single_joined(self, query, is_async, terminal)
                 if found is not LONG_WAY:
                     return found
         request = Request(self, terminal, is_async)

@@ -12,7 +12,7 @@ from mangonel.odm.connections.context import current_sessions
 from mangonel.odm.connections.place import default_place
 from mangonel.odm.query.request import TERMINALS, Request
 
-__all__ = ["LONG_WAY", "STORED_AS_THEY_ARE", "answer", "single"]
+__all__ = ["LONG_WAY", "STORED_AS_THEY_ARE", "answer", "short_of", "single"]
 
 STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
 """Types of ids with the same form in the database and in programs."""
@@ -32,7 +32,7 @@ def single(model: Any, query: Any, is_async: bool, terminal: str, is_id: bool = 
         is_id: in place of the conditions the id is given, and the model may have a default scope.
     """
     plan = model.__plan__
-    alias, core, type_of_id = plan.short or _short(model)
+    alias, core, type_of_id = plan.short or short_of(model)
     if is_id:
         if type(query) is not type_of_id:
             return LONG_WAY
@@ -52,7 +52,7 @@ def single(model: Any, query: Any, is_async: bool, terminal: str, is_id: bool = 
     return LONG_WAY
 
 
-def _short(model: Any) -> tuple[Any, Any, Any]:
+def short_of(model: Any) -> tuple[Any, Any, Any]:
     """Return the name of a model's connection, its model in the core, and the type of ids that need no conversion.
 
     None in place of the name: only a request can ask for its documents; in place of the type: for one by its id.
