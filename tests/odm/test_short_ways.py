@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import datetime as dt
 import operator
+import pickle
 import re
 from collections.abc import Callable
 from random import Random
@@ -377,6 +379,24 @@ def test_a_comparison_in_the_core_makes_the_condition_that_the_program_half_make
         return path._compare(value, OPERATORS[compare])
 
     assert condition(compare) == condition(by_python)
+
+
+@pytest.mark.parametrize("name", ["text", "texts", "light", "through", "element"])
+def test_a_field_is_copied_and_pickled_also_after_a_comparison(name: str) -> None:
+    paths = {
+        **Compared.__expressions__,
+        "through": F(Compared.light).other.n,
+        "element": F(Compared.texts)[1],
+    }
+    path: Any = paths[name]
+    former = pickle.loads(pickle.dumps(path))
+    condition = repr(path == None)  # noqa: E711  # as a value
+    assert copy.copy(path) is path
+    assert copy.deepcopy([path])[0] is path
+    for one in (former, pickle.loads(pickle.dumps(path))):
+        assert (hash(one), repr(one), repr(one == None)) == (hash(path), repr(path), condition)  # noqa: E711
+    query = Compared.find().lookup(Compared.light)
+    assert pickle.loads(pickle.dumps(query))._lookups[0]._key == "light"
 
 
 def test_a_save_that_is_never_awaited_begins_nothing(db: Connection) -> None:

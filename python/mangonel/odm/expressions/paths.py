@@ -8,7 +8,7 @@ from __future__ import annotations
 import decimal
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson import Decimal128
@@ -28,6 +28,13 @@ def condition_of(field: Any, name: str, *args: Any, **kwargs: Any) -> Expr:
     """Return what a method of a field's path makes, even if its embedded document has a field of that name."""
     path = path_of(field)
     return getattr(type(path), name).__get__(path)(*args, **kwargs)
+
+
+def made_again(kind: Any, arguments: tuple[Any, ...], owner: Any, keys: Any, is_element: bool) -> Any:
+    """Make the path that was pickled."""
+    made = kind(*arguments)
+    made._owner, made._keys, made._is_element = owner, keys, is_element
+    return made
 
 
 def update_of_path(field: Any, name: str, *args: Any) -> Update:
@@ -67,6 +74,18 @@ class Path(_core.OdmPath, Matching[T], Arithmetic[T], Operand):
         self._text: str | None = None
         # Cached by `lookup()`.
         self._join: Any = None
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        return made_again, (type(self), self._arguments(), self._owner, self._keys, self._is_element)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self._model, self._name
 
     def _field(self) -> Any:
         if self._resolved is None:

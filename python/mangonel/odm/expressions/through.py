@@ -55,6 +55,9 @@ class Through(Path[Any]):
         super().__init__(model, name)
         self._before: Any = before
 
+    def _arguments(self) -> tuple[Any, ...]:
+        return self._model, self._name, self._before
+
     def _within(self, owner: Any, name: str, keys: tuple[str, ...]) -> Through:
         made = Through(self._model, name, self._before)
         made._owner = owner
