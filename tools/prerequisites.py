@@ -65,7 +65,8 @@ def rust_problems() -> "list[str]":
     told = said("rustc", "--version")
     found = re.match(r"rustc (\d+\.\d+)", told)
     if found is None:
-        return [f"expected Rust {least} or newer, but rustc --version says: {told}"]
+        remedy = " (rustup default stable chooses one)" if "rustup" in told else ""
+        return [f"expected Rust {least} or newer, but rustc --version says: {told}{remedy}"]
     if numbers(found[1]) < numbers(least):
         return [
             f"expected Rust {least} or newer, got {found[1]} ({shutil.which('rustc')}): rustup update stable, "

@@ -62,7 +62,7 @@ def test_a_toolchain_outside_of_the_path_is_found(programs, tmp_path):
         (
             "error: rustup could not choose a version of rustc to run",
             1,
-            "rustc --version says: error: rustup could",
+            "a version of rustc to run (rustup default stable chooses one)",
         ),
         ("", 3, "rustc --version says: nothing, and ends with status 3"),
     ],
