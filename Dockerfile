@@ -14,6 +14,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY Cargo.toml Cargo.lock pyproject.toml README.md LICENSE THIRD-PARTY-LICENSES.md mangonel.cdx.json ./
+# Says which of zstd is compiled.
+COPY .cargo .cargo
 COPY crates crates
 COPY python python
 COPY packaging packaging

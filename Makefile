@@ -98,7 +98,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 3 * (os.cpu_count() or 
 # Longer faults, which are most of what a sample leaves out, come with deadlines: they get more of a processor each.
 FEWER ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 # Their data is kept in memory where there is room: it goes when they end, and nothing waits for a disk.
-SCRATCH := $(shell test $$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) -gt 8000000 2>/dev/null && echo TMPDIR=/dev/shm)
+SCRATCH := $(shell test -w /dev/shm && test $$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) -gt 8000000 2>/dev/null && echo TMPDIR=/dev/shm)
 # Another server: `make test MONGOD=path/to/mongod`, of any version from 4.4 on. Without it, the wheel's.
 ifdef MONGOD
 export MANGONEL_MONGOD := $(abspath $(MONGOD))
