@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from mangonel import _core
 from mangonel.odm.errors import ParallelSaveError, ValidationError
-from mangonel.odm.model.convert import SAVING, reduce, restore
+from mangonel.odm.model.convert import NEW, SAVING, UNCERTAIN, reduce, restore
 from mangonel.odm.model.held_references import attach_documents, known_documents
 
 
@@ -39,12 +39,15 @@ class Former:
         self._known = known_documents(self._document)
         return self
 
-    def put_back(self) -> None:
-        """Restore the document's state."""
+    def put_back(self, is_doubtful: bool = False) -> None:
+        """Restore the document's state; `is_doubtful`: what was done since may be stored."""
         document, copy = self._document, self._copy
         if copy is None:
             return
-        _core.odm_take(document, restore(*copy))
+        cls, data, flags, *rest = copy
+        if is_doubtful and not flags & NEW:
+            flags |= UNCERTAIN
+        _core.odm_take(document, restore(cls, data, flags, *rest))
         attach_documents(document, self._known)
         document.__saved_changes__(self._saved)
         if self._origin is not None:
@@ -67,22 +70,35 @@ class Touched:
     """The documents that one transaction touched, in their former states.
 
     Args:
-        outer: what the same program touched around it. None: what the context has when it begins.
+        whole: what the unit touched of which the transaction is one attempt. None: it is no attempt.
     """
 
-    __slots__ = ("__weakref__", "_documents", "_outer", "_reference", "_stored", "_token")
+    __slots__ = (
+        "__weakref__",
+        "_documents",
+        "_is_doubtful",
+        "_outer",
+        "_reference",
+        "_session",
+        "_stored",
+        "_token",
+        "_whole",
+    )
 
-    def __init__(self, outer: Touched | None = None) -> None:
+    def __init__(self, whole: Touched | None = None) -> None:
         # By identity: different documents may be equal.
         self._documents: dict[int, tuple[Any, Former]] = {}
         self._stored: dict[int, Any] = {}
-        self._outer = outer
+        self._whole = self._outer = whole
+        self._session: Any = None
+        self._is_doubtful = False
         self._token: Any = None
         self._reference: weakref.ref[Touched] | None = None
 
-    def begin(self) -> None:
-        """Start recording touched documents in this context."""
+    def begin(self, session: Any) -> None:
+        """Start recording the documents that this context touches, and those that it stores in a session."""
         global _running
+        self._session = session
         if self._outer is None:
             self._outer = recording()
         self._token = _current.set(self)
@@ -117,12 +133,18 @@ class Touched:
             # It is recorded by now: to read a reference touches the document again.
             former.with_references()
 
+    def doubt(self) -> None:
+        """Note that it is unknown whether the transaction is committed."""
+        self._is_doubtful = True
+        if self._whole is not None:
+            self._whole.doubt()
+
     def put_back(self) -> None:
         """Restore the state of every document."""
         for document, former in list(self._documents.values()):
             # What they recorded is of values that are not stored.
-            _forget(document, _others(self))
-            former.put_back()
+            _forget(document, _others(_chain(self)))
+            former.put_back(self._is_doubtful and id(document) in self._stored)
         self._documents.clear()
 
 
@@ -140,7 +162,7 @@ def touch(document: Any) -> None:
 
 def is_held(document: Any) -> bool:
     """Whether another transaction has stored a document, and is neither committed nor aborted."""
-    return any(id(document) in other._stored for other in _others(recording()))
+    return any(id(document) in other._stored for other in _others(_chain(recording())))
 
 
 def check_free(document: Any) -> None:
@@ -158,29 +180,44 @@ def check_free(document: Any) -> None:
 
 def renewed(document: Any) -> None:
     """Drop the states of a document that other transactions recorded: it is about to take what is stored."""
-    _forget(document, _others(recording()))
+    _forget(document, _others(_chain(recording())))
 
 
-def storing(document: Any) -> None:
+def storing(document: Any, session: Any) -> None:
     """Record a document that is about to be stored, and drop the states of it that other transactions recorded.
+
+    A save in another session or deployment than a transaction's is no part of it, though it is made in its block.
+
+    Args:
+        document: the document.
+        session: the driver's session that stores it. None: it is stored without one.
 
     Raises:
         ParallelSaveError: another transaction has stored it, and is neither committed nor aborted.
     """
-    own = recording()
+    if not under_way:
+        return
     with _deciding:
-        if is_held(document):
+        chain = _chain(recording())
+        own: list[Touched] = []
+        for one in chain:
+            if session is not None and (one._session is session or (own and own[-1]._whole is one)):
+                own.append(one)
+        others = list(_others(own))
+        if any(id(document) in other._stored for other in others):
             raise ParallelSaveError(
                 f"expected one save of a {type(document).__name__} at a time, got another while a transaction that "
                 "saved it is under way; wait for its end, then save again"
             )
-        _forget(document, _others(own))
-        around = own
-        while around is not None:
-            around._stored[id(document)] = document
-            around = around._outer
-    if own is not None:
-        own.add(document)
+        for other in others:
+            former = other._documents.pop(id(document), None)
+            if former is not None and own and other in chain:
+                # A block of another deployment inside of this transaction saw it first.
+                own[0]._documents.setdefault(id(document), former)
+        for one in own:
+            one._stored[id(document)] = document
+    if own:
+        own[0].add(document)
 
 
 def _forget(document: Any, touched: Iterator[Touched]) -> None:
@@ -188,13 +225,19 @@ def _forget(document: Any, touched: Iterator[Touched]) -> None:
         one._documents.pop(id(document), None)
 
 
-def _others(own: Touched | None) -> Iterator[Touched]:
-    """Return what transactions other than this one and those around it touched."""
-    around: list[Touched | None] = [None]
-    while own is not None:
-        around.append(own)
-        own = own._outer
+def _chain(touched: Touched | None) -> list[Touched]:
+    """Return what a transaction touched, and what those around it did."""
+    found: list[Touched] = []
+    while touched is not None:
+        found.append(touched)
+        touched = touched._outer
+    return found
+
+
+def _others(own: list[Touched]) -> Iterator[Touched]:
+    """Return what transactions other than these touched."""
     # A copy: other threads begin and end transactions.
     for one in tuple(under_way):
-        if (other := one()) not in around and other is not None:
+        other = one()
+        if other is not None and other not in own:
             yield other

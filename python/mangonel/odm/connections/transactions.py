@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from mangonel.errors import PyMongoError
+from mangonel.errors import OperationFailure, PyMongoError
 from mangonel.odm.connections.context import sessions
 from mangonel.odm.connections.touched import Touched
 from mangonel.odm.errors import OdmError
@@ -147,7 +147,7 @@ class Transaction(_Block):
             super()._enter()
             self._around = _current.get()
             self._mark = _current.set(self)
-            self._touched.begin()
+            self._touched.begin(self._session)
 
     def _leave(self) -> None:
         if self._outer is None and self._mark is not None:
@@ -190,6 +190,10 @@ class Transaction(_Block):
                 is_committed = True
             else:
                 await port.call(self._session.abort_transaction)
+        except BaseException as error:
+            if kind is None and not self._is_doomed and not _is_refusal(error):
+                self._touched.doubt()
+            raise
         finally:
             if not is_committed:
                 self._touched.put_back()
@@ -219,6 +223,13 @@ class Transaction(_Block):
             except PyMongoError as error:
                 if not error.has_error_label(_UNKNOWN) or time.monotonic() > end:
                     raise
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether a commit that ended so has certainly stored nothing."""
+    if is_transient(error):
+        return True
+    return isinstance(error, OperationFailure) and not (error.timeout or error.has_error_label(_UNKNOWN))
 
 
 def is_transient(error: BaseException) -> bool:

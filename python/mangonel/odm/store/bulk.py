@@ -125,7 +125,7 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
     is_answered = False
     try:
         for document in documents:
-            storing(document)
+            storing(document, place.session.get("session"))
             await before_insert_flow(document, place.collection, True)
             write = _Write(document)
             write.wanted = wanted_of(document, document.__fields__, place.collection)
@@ -170,7 +170,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     try:
         # By identity: different documents may be equal.
         for document in {id(document): document for document in documents}.values():
-            storing(document)
+            storing(document, place.session.get("session"))
             write = _Write(document)
             is_new = await _prepare_flow(document, place)
             if is_new:

@@ -87,7 +87,7 @@ async def insert_flow(
             [(document, "insert")], place.port, insert_flow, document, place, validate, True
         )
     if under_way:
-        storing(document)
+        storing(document, place.session.get("session"))
     collection = place.collection
     wanted: list[Any] = []
     if not is_simple:
@@ -189,7 +189,7 @@ async def save_flow(
             [(document, "update")], port, save_flow, document, place, validate, False, where, True
         )
     if under_way:
-        storing(document)
+        storing(document, place.session.get("session"))
     if not is_simple:
         await before_flow(document, port, validate, "update")
         if _core.odm_changes(document):
@@ -480,7 +480,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         raise ValueError(
             f"cannot replace a partly loaded {cls.__name__}; reload it first, or save what changed"
         )
-    storing(document)
+    storing(document, place.session.get("session"))
     await before_flow(document, place.port, True, "update")
     document.__stamp__(bool(_core.odm_flags(document) & NEW))
     document.__note_changes__()
@@ -534,7 +534,7 @@ def _by_id(document: Any, place: Place) -> Query[Any]:
 async def update_flow(document: Any, place: Place, changes: Iterable[Change]) -> Any:
     """Send changes for one document and take over the result; other fields keep unsaved changes."""
     cls = document.__class__
-    storing(document)
+    storing(document, place.session.get("session"))
     changes = list(changes)
     unsaved = list(_core.odm_changes(document))
     update = update_for(cls, changes)
@@ -628,7 +628,7 @@ async def delete_flow(document: Any, place: Place, where: Any = None) -> None:
 async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     cls = document.__class__
     port = place.port
-    storing(document)
+    storing(document, place.session.get("session"))
     await run_flow(document, "before_delete", port)
     # The rules change nothing before the document itself is gone, since it may be stale.
     request = _by_id(document, place)._request("delete", port.is_async)
