@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -540,6 +541,15 @@ def test_the_way_back_leaves_out_what_does_not_fit_and_counts_what_fits(db: Conn
 def test_a_page_is_after_one_or_before_one(db: Connection, face: Any) -> None:
     with pytest.raises(ValueError, match="expected after= or before=, got both"):
         face.call(Account.find(), "page", 2, "a", before="b")
+
+
+def test_a_token_does_not_tell_the_document_that_a_page_ends_with(db: Connection, face: Any) -> None:
+    documents = [Account(name=f"unseen-{number}") for number in range(3)]
+    face.save(*documents)
+    token = face.call(Account.find().sort("name"), "page", 2).next
+    data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    assert b"unseen" not in data
+    assert not any(document.id.binary in data for document in documents)
 
 
 def test_a_token_that_was_changed_is_refused(db: Connection, face: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import hmac
 import math
 from collections.abc import Iterator
@@ -144,7 +145,11 @@ def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:
 
 
 class _Signer:
-    """Signs and checks page tokens, which are valid for queries of the same model and order only."""
+    """Makes and checks page tokens, which are valid for queries of the same model and order only.
+
+    A token has values of a document, which its reader may not see. So they are masked too, by a stream that is made of
+    the key and the signature.
+    """
 
     def __init__(self, key: bytes, purpose: Any) -> None:
         self._key = key
@@ -153,10 +158,17 @@ class _Signer:
     def _signature(self, data: bytes) -> bytes:
         return hmac.digest(self._key, self._purpose + data, "sha256")[:16]
 
+    def _masked(self, signature: bytes, data: bytes) -> bytes:
+        """Return data masked, or masked data as it was."""
+        key = hmac.digest(self._key, b"mask" + signature, "sha256")
+        stream = hashlib.shake_256(key).digest(len(data))
+        return bytes(one ^ other for one, other in zip(data, stream, strict=True))
+
     def token(self, values: list[Any]) -> str:
         """Return the token for values."""
         data = bson.encode({"v": values})
-        return base64.urlsafe_b64encode(self._signature(data) + data).decode().rstrip("=")
+        signature = self._signature(data)
+        return base64.urlsafe_b64encode(signature + self._masked(signature, data)).decode().rstrip("=")
 
     def values(self, token: str, count: int) -> list[Any]:
         """Return the values of a token.
@@ -166,9 +178,10 @@ class _Signer:
         """
         try:
             raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-            if not hmac.compare_digest(raw[:16], self._signature(raw[16:])):
+            data = self._masked(raw[:16], raw[16:])
+            if not hmac.compare_digest(raw[:16], self._signature(data)):
                 raise ValueError
-            values: list[Any] = bson.decode(raw[16:])["v"]
+            values: list[Any] = bson.decode(data)["v"]
             if len(values) != count or any(map(_has_operator, values)):
                 raise ValueError
         except Exception:
