@@ -150,7 +150,7 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
         place = _place(other, request, request.query._session)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
         change = update_for(other, [change])
-        query = {field.key: {"$in": ids}} | tenant_filter(other)
+        query = query_of(place.filter, {field.key: {"$in": ids}})
         await _changed_flow(other, place, query, change)
 
 
