@@ -25,6 +25,7 @@ from admin_visitor import Visitor
 
 from mangonel.admin import Admin, Shown
 from mangonel.admin._files import file_fields
+from mangonel.bson import ObjectId
 from mangonel.errors import NetworkTimeout
 from mangonel.odm import DeleteDenied, File, Secret, acting_as
 from mangonel.websessions import WebSessions
@@ -163,6 +164,24 @@ def test_what_does_not_fit_is_told_at_its_field_and_nothing_is_stored(ada: Visit
     assert "expected a value" in ada.send(ada.get("/Post/new"), 422).text
 
 
+def test_an_old_value_that_breaks_its_bounds_is_told_and_keeps_no_other_field_from_being_saved(
+    ada: Visitor,
+) -> None:
+    post = Post(title="Tea").save()
+    Post.collection().update_one({"_id": post.id}, {"$set": {"likes": -3}})
+    page = ada.get(f"/Post/document?id={post.id}")
+    assert "stays until this field is changed" in page.text
+    # A browser would send no form with a value below this.
+    assert 'min="' not in page.html
+    page = ada.send(page, title="Green tea")
+    stored = Post.collection().find_one()
+    assert (stored["title"], stored["likes"]) == ("Green tea", -3)
+    assert 'class="fault"' in ada.send(page, 422, likes="-2").html
+    page = ada.send(page, likes="1")
+    assert "stays until this field is changed" not in page.text
+    assert 'min="0"' in page.html
+
+
 def test_a_form_sent_back_as_it_is_changes_nothing(ada: Visitor) -> None:
     author = Author(name="Ada").save()
     post = Post(title="Tea", body="\n a\rb\tc ", author=author, tags=["", " x "]).save()
@@ -207,6 +226,76 @@ def test_a_change_between_reading_and_saving_is_a_conflict(ada: Visitor, monkeyp
     page = ada.send(page, 409, title="Green tea")
     assert "stored meanwhile: Bread" in page.text
     assert Post.find().one().title == "Bread"
+
+
+def test_a_duplicate_names_fields_that_are_shown_and_no_values(admin: Admin, ada: Visitor) -> None:
+    admin._shown = Admin(
+        Shown(Post, hidden=("body",)), sessions=admin.sessions, allowed=admin.allowed
+    )._titles()
+    Post.collection().create_index({"title": 1, "body": 1}, unique=True)
+    Post(title="Tea", body="unseen").save()
+    post = Post(title="Bread", body="unseen").save()
+    page = ada.send(ada.get(f"/Post/document?id={post.id}"), 409, title="Tea")
+    assert "another Post has the same Title, Others" in page.text
+    assert "unseen" not in page.html
+
+
+def test_a_form_refers_only_to_what_its_user_may_see(admin: Admin, stranger: Visitor) -> None:
+    seen, unseen = Author(name="Ada").save(), Author(name="Mallory").save()
+    post = Post(title="Tea", author=unseen).save()
+    allowed = admin.allowed
+    admin.allowed = lambda user, action, model, document: (
+        action in ("change", "create") or allowed(user, action, model, document)
+    )
+    stranger.log_in("eve")
+    page = stranger.get(f"/Post/document?id={post.id}")
+    # What is referred to already may stay.
+    page = stranger.send(page, title="Green tea")
+    stranger.send(page, author=str(seen.id))
+    page = stranger.get(f"/Post/document?id={post.id}")
+    for id in (unseen.id, ObjectId()):
+        said = "expected a Author that you may see"
+        assert said in stranger.send(page, 422, author=str(id)).text
+        assert said in stranger.send(stranger.get("/Post/new"), 422, title="Bread", author=str(id)).text
+    stored = Post.find().one()
+    assert (stored.title, stored.author and stored.author.id) == ("Green tea", seen.id)
+
+
+def test_a_form_sets_no_secret_of_an_embedded_document(ada: Visitor) -> None:
+    wallet = Wallet(name="w", pin=Pin()).save()
+    page = ada.get(f"/Wallet/document?id={wallet.id}")
+    page = ada.send(page, **{"pin.code": "guessed", "pin.name": "q"})
+    ada.send(page, **{"pin.code": "unseen-code"})
+    pin = Wallet.find().one().pin
+    assert pin is not None
+    assert (pin.name, pin.code) == ("q", "unseen-code")
+
+
+def test_a_deletion_takes_nothing_with_it_that_its_user_may_not_delete(admin: Admin, ada: Visitor) -> None:
+    post = Post(title="Tea").save()
+    picture = Picture(post=post).save()
+    Thumbnail(picture=picture).save()
+    question = ada.get(f"/Post/delete?id={post.id}")
+    admin.allowed = lambda user, action, model, document: (action, model) != ("delete", Thumbnail)
+    assert "Thumbnail that you may not delete would go with it" in ada.send(question, 403).text
+    admin.allowed = lambda user, action, model, document: model is not Picture
+    text = ada.get(f"/Post/delete?id={post.id}", 403).text
+    assert "documents of another model that you may not delete" in text
+    assert (Post.find().count(), Picture.find().count(), Thumbnail.find().count()) == (1, 1, 1)
+    admin.allowed = lambda *asked: True
+    ada.send(question)
+    assert (Post.find().count(), Picture.find().count(), Thumbnail.find().count()) == (0, 0, 0)
+
+
+def test_a_denied_deletion_does_not_name_a_model_whose_documents_the_user_may_not_list(
+    admin: Admin, ada: Visitor
+) -> None:
+    author = Author(name="Ada").save()
+    Post(title="Tea", author=author).save()
+    admin.allowed = lambda user, action, model, document: model is not Post
+    text = ada.send(ada.get(f"/Author/delete?id={author.id}"), 409).text
+    assert "other documents refer to it" in text
+    assert "Post" not in text
 
 
 def test_a_deletion_that_a_rule_denies_is_told(ada: Visitor) -> None:
@@ -589,6 +678,14 @@ def test_wrong_settings_are_refused() -> None:
     sessions = WebSessions[Any]("memory:")
     with pytest.raises(TypeError, match="no field 'nme'; it has id, name"):
         Shown(Author, columns=("nme",))
+    with pytest.raises(
+        TypeError, match=r"are shown as search=, got 'body', whose value the result would tell"
+    ):
+        Shown(Post, search=("body",), hidden=("body",))
+    with pytest.raises(TypeError, match="are shown as order=, got 'hidden'"):
+        Shown(Vault, order="-hidden")
+    with pytest.raises(TypeError, match="are shown as filters=, got 'token'"):
+        Shown(Vault, filters=("token",))
     with pytest.raises(TypeError, match="expected a document class"):
         Admin(Comment, sessions=sessions, allowed=lambda *asked: True)
     with pytest.raises(TypeError, match="two named Post"):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mangonel.admin._request import Request
-from mangonel.odm.expressions.expr import Expr, Operand
+from mangonel.odm.expressions.expr import Expr, Operand, query_of
 
 if TYPE_CHECKING:
     from mangonel.admin._port import Port
@@ -17,9 +17,30 @@ if TYPE_CHECKING:
 async def listed_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Any:
     """Return which documents of a model the user may list: False for none, True for all, or a filter.
 
+    Documents of a subclass that the admin shows too are those that the user may list there.
+
     Raises:
         TypeError: the answer is something else.
     """
+    answer = await _own_flow(admin, port, request, shown)
+    if answer is False:
+        return False
+    filters = [answer] if _is_filter(answer) else []
+    for other in admin.shown:
+        if other is shown or not issubclass(other.model, shown.model):
+            continue
+        kind = other.model.unscoped()._conditions()
+        below = await _own_flow(admin, port, request, other)
+        if below is True or not kind:
+            continue
+        its = [] if below is False else [query_of({"$and": [kind, query_of(below)]})]
+        filters.append({"$or": [{"$nor": [kind]}, *its]})
+    if not filters:
+        return True
+    return filters[0] if len(filters) == 1 else {"$and": [query_of(one) for one in filters]}
+
+
+async def _own_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Any:
     answer = await port.call(admin.allowed, request.user, "list", shown.model, None)
     return answer if _is_filter(answer) else _is_yes(answer, "list")
 
@@ -29,9 +50,13 @@ async def may_flow(
 ) -> bool:
     """Return whether the user may do something other than list documents.
 
+    A document of a subclass that the admin shows too is asked for with that.
+
     Raises:
         TypeError: the answer is a filter, or something else.
     """
+    if document is not None:
+        shown = admin.by_model(type(document)) or shown
     answer = await port.call(admin.allowed, request.user, action, shown.model, document)
     if _is_filter(answer):
         raise TypeError(
@@ -59,6 +84,21 @@ async def is_seen_flow(port: Port, listed: Any, shown: ShownModel, ids: list[Any
         return {shown.id_text(id) for id in ids} if listed else set()
     query = narrowed(shown.model.find(shown.model.id.in_(ids)), listed)
     return {shown.id_text(id) for id in await port.call(query.distinct, shown.model.id)}
+
+
+async def seen_flow(
+    admin: Admin, port: Port, request: Request, shown: ShownModel, ids: list[Any]
+) -> set[str]:
+    """Return which of these ids lead to documents that the user may list and view, in the form of addresses."""
+    listed = await listed_flow(admin, port, request, shown)
+    if listed is False or not ids:
+        return set()
+    query = narrowed(shown.model.find(shown.model.id.in_(ids), on_invalid="skip"), listed)
+    return {
+        shown.id_text(document.id)
+        for document in await port.call(query.all)
+        if await may_flow(admin, port, request, "view", shown, document)
+    }
 
 
 def _is_filter(answer: Any) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.admin import _forms
-from mangonel.admin._allowed import may_flow, narrowed
+from mangonel.admin._allowed import listed_flow, may_flow, narrowed
 from mangonel.admin._files import Uploads, clear_flow, download_flow, erased_files, file_fields, files_of
 from mangonel.admin._forms import ABSENT, SAME, Form
-from mangonel.admin._layout import cell, name_text, page, post_form
+from mangonel.admin._layout import cell, misfit, name_text, page, post_form
 from mangonel.admin._markup import join, tag
+from mangonel.admin._references import check_references_flow, references_of
 from mangonel.admin._request import Refused, Request, Response
 from mangonel.admin._texts import shown_json
 from mangonel.admin._widgets import Widgets
@@ -17,17 +18,20 @@ from mangonel.bson.errors import BSONError
 from mangonel.errors import DuplicateKeyError, WriteError
 from mangonel.gridfs import NoFile
 from mangonel.odm import Audited, File
+from mangonel.odm.connections.place import place_of
 from mangonel.odm.errors import (
     DanglingReference,
     DeleteDenied,
     DocumentNotFound,
     StaleDocument,
     ValidationError,
+    WrongTenant,
 )
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import from_dict
-from mangonel.odm.query.rules import erased_documents
+from mangonel.odm.query.rules import erased_documents, rules_of
 from mangonel.odm.store.history import acting_as
+from mangonel.odm.store.writes import cascades_flow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,13 +59,13 @@ async def found_flow(
         query = shown.model.find(shown.model.id == shown.id_of(request.query.get("id", "")))
         document = await port.call(narrowed(query, request.listed).first)
     except ValidationError as error:
-        raise Refused(422, str(error)) from error
+        raise Refused(422, misfit(shown, error)) from error
     except (ValueError, ArithmeticError) as error:
         raise Refused(404, f"no {shown.title} has this id") from error
     if document is None or not await may_flow(admin, port, request, "view", shown, document):
         raise Refused(404, f"no {shown.title} has this id")
     if action != "view" and (
-        shown.is_fixed or not await may_flow(admin, port, request, action, shown, document)
+        shown.fixes(document) or not await may_flow(admin, port, request, action, shown, document)
     ):
         raise Refused(403, f"you may not {action} this {shown.title}")
     return document
@@ -72,10 +76,19 @@ async def document_flow(admin: Admin, port: Port, request: Request, shown: Shown
     if request.method == "POST":
         return await _save_flow(admin, port, request, shown)
     document = await found_flow(admin, port, request, shown)
-    may_change = not shown.is_fixed and await may_flow(admin, port, request, "change", shown, document)
-    may_delete = not shown.is_fixed and await may_flow(admin, port, request, "delete", shown, document)
+    is_fixed = shown.fixes(document)
+    may_change = not is_fixed and await may_flow(admin, port, request, "change", shown, document)
+    may_delete = not is_fixed and await may_flow(admin, port, request, "delete", shown, document)
     form = _form_of(shown, document) if may_change else {}
-    return _page(admin, request, shown, document, form, {}, may_change=may_change, may_delete=may_delete)
+    notes: Form = {}
+    if may_change:
+        found = _forms.misfits(document, shown.edited(type(document), is_new=False))
+        notes = {
+            path: f"{text}; it is stored so, and stays until this field is changed" for path, text in found
+        }
+    return _page(
+        admin, request, shown, document, form, {}, may_change=may_change, may_delete=may_delete, notes=notes
+    )
 
 
 def _form_of(shown: ShownModel, document: Any) -> Form:
@@ -99,6 +112,7 @@ def _page(
     *,
     may_change: bool = True,
     may_delete: bool = False,
+    notes: Form | None = None,
 ) -> Response:
     id = shown.id_text(document.id)
     edited = shown.edited(type(document), is_new=False) if may_change else []
@@ -128,7 +142,7 @@ def _page(
         shown.name_of(document),
         tag("p", tag("a", shown.title, href=request.link(shown.title))),
         tag("dl", facts),
-        _form(admin, request, edited, form, faults, request.link(shown.title, "document", id=id))
+        _form(admin, request, edited, form, faults, request.link(shown.title, "document", id=id), notes)
         if edited
         else None,
         tag("p", [(link, " ") for link in links if link is not None]),
@@ -143,8 +157,9 @@ def _form(
     form: Form,
     faults: dict[str, str],
     address: str,
+    notes: Form | None = None,
 ) -> Any:
-    widgets = Widgets(admin, request, form, faults)
+    widgets = Widgets(admin, request, form, faults, notes)
     fields = [
         (
             widgets.field(spec, name, name_text(name)),
@@ -174,7 +189,7 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
     if _is_rearranged(edited, form):
         return _page(admin, request, shown, document, form, {})
     stored = _form_of(shown, document)
-    had = files_of(document)
+    had, referred = files_of(document), references_of(admin, document)
     uploads = Uploads(port, request, shown.title, form, faults, had)
     for name, spec in edited:
         if not _is_touched(name, form, request):
@@ -185,6 +200,7 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
         await uploads.store_flow(name, spec)
         _take(document, name, _forms.read(spec, name, form, held(document, name), faults), faults)
         uploads.check(name, held(document, name))
+    await check_references_flow(admin, port, request, references_of(admin, document) - referred, faults)
     conflicts = [name for name, text in faults.items() if "another writer" in text]
     if faults:
         await uploads.withdraw_flow()
@@ -201,7 +217,7 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
         return _conflict(admin, request, shown, edited, form, _form_of(shown, changed), [])
     except REFUSALS as error:
         await uploads.withdraw_flow()
-        _note(error, faults)
+        _note(error, faults, shown, type(document))
         return _page(admin, request, shown, document, form, _at_top(faults, edited))
     if not isinstance(document, Audited):
         await clear_flow(port, shown.title, had - files_of(document))
@@ -218,11 +234,28 @@ async def _stored_flow(port: Port, request: Request, shown: ShownModel) -> dict[
     return found[0] if found else {}
 
 
-def _note(error: Exception, faults: dict[str, str]) -> None:
-    """Add why a document was refused as a whole."""
-    if isinstance(error, WriteError) and not isinstance(error, DuplicateKeyError):
-        # The server's words may quote the document, fields included that the user may not see.
+def _note(error: Exception, faults: dict[str, str], shown: ShownModel, model: Any) -> None:
+    """Add why a document was refused as a whole, without what is not shown of it."""
+    fields = dict(shown.fields(model))
+    # The server's words quote the document, fields included that the user may not see.
+    if isinstance(error, DuplicateKeyError):
+        found: Any = (error.details or {}).get("keyPattern") or {}
+        keys = {field.key: name for name, field in model.__plan__.fields.items()}
+        names = [keys.get(key.partition(".")[0], "") for key in found]
+        told = [name for name in names if name in fields] + (["others"] if set(names) - fields.keys() else [])
+        faults[""] = (
+            f"duplicate: another {shown.title} has the same {', '.join(map(name_text, told)) or 'values'}"
+        )
+    elif isinstance(error, WriteError):
         faults[""] = f"the server refuses this document (error {error.code})"
+    elif isinstance(error, ValidationError):
+        found = {}
+        _forms.note(error, "", "", found)
+        for path, text in found.items():
+            is_told = not path or path.partition(".")[0] in fields
+            faults[path if is_told else ""] = (
+                text if is_told else "a field that is not shown does not fit its model"
+            )
     else:
         _forms.note(error, "", "", faults)
 
@@ -337,16 +370,19 @@ async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel
             values[name] = value
             uploads.check(name, value)
     if not faults:
+        document: Any = None
         try:
             document = from_dict(model, values)
             if not await may_flow(admin, port, request, "create", shown, document):
                 await uploads.withdraw_flow()
                 raise Refused(403, f"you may not create this {shown.title}")
-            with acting_as(request.user):
-                await port.call(document.insert)
+            await check_references_flow(admin, port, request, references_of(admin, document), faults)
+            if not faults:
+                with acting_as(request.user):
+                    await port.call(document.insert)
         except (*REFUSALS, TypeError) as error:
-            _note(error, faults)
-        else:
+            _note(error, faults, shown, model)
+        if not faults:
             request.session.flash(f"{shown.name_of(document)} is created.")
             return Response.to(request.link(shown.title, "document", id=shown.id_text(document.id)))
     await uploads.withdraw_flow()
@@ -370,6 +406,7 @@ async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
     """Ask whether to delete a document, or delete it together with the files that the admin uploaded for it."""
     before = await _stored_flow(port, request, shown) if request.method == "POST" else {}
     document = await found_flow(admin, port, request, shown, "delete")
+    await _check_cascades_flow(admin, port, request, shown, document)
     name, id = shown.name_of(document), shown.id_text(document.id)
     fault = None
     if request.method == "POST":
@@ -383,7 +420,7 @@ async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
         except StaleDocument:
             fault = "Another writer changed this document meanwhile. Nothing was deleted; delete again if you are sure."
         except DeleteDenied as error:
-            fault = str(error)
+            fault = await _denial_flow(admin, port, request, document, error)
         except DocumentNotFound:
             pass
         if fault is None:
@@ -398,6 +435,51 @@ async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
     back = tag("a", "Back", href=request.link(shown.title, "document", id=id))
     said = tag("p", fault, class_="flash error", role="alert") if fault else None
     return page(admin, request, question, said, sure, back, status=409 if fault else 200)
+
+
+async def _check_cascades_flow(
+    admin: Admin, port: Port, request: Request, shown: ShownModel, document: Any
+) -> None:
+    """Refuse a deletion that would delete, by a rule, documents that the user may not delete.
+
+    Raises:
+        Refused: it would.
+    """
+    place = place_of(document, port.is_async)
+    try:
+        found = await port.finish(place.port.flow(cascades_flow(document, place)))
+    except DeleteDenied:
+        # The deletion itself says which rule denies it.
+        return
+    except WrongTenant as error:
+        raise Refused(403, str(error)) from error
+    for model, ids in found:
+        other = admin.by_model(model)
+        if other is None:
+            continue
+        for part in range(0, len(ids), PART):
+            query = other.model.find(other.model.id.in_(ids[part : part + PART]), on_invalid="skip")
+            for each in await port.call(query.all):
+                if other.fixes(each) or not await may_flow(admin, port, request, "delete", other, each):
+                    is_known = await listed_flow(admin, port, request, other) is not False
+                    kind = other.title if is_known else "documents of another model"
+                    raise Refused(
+                        403,
+                        f"you may not delete this {shown.title}: {kind} that you may not delete would go with it",
+                    )
+
+
+# Documents that are looked at in one command.
+PART = 1000
+
+
+async def _denial_flow(admin: Admin, port: Port, request: Request, document: Any, error: DeleteDenied) -> str:
+    """Return why a rule denies a deletion, without models whose documents the user may not list."""
+    for other, _, rule in rules_of(type(document)):
+        shown = admin.by_model(other)
+        if rule == "deny" and shown is not None and await listed_flow(admin, port, request, shown) is False:
+            return "other documents refer to it, which denies its deletion"
+    return str(error)
 
 
 async def history_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:

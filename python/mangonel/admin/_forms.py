@@ -36,6 +36,13 @@ MOVED = frozenset({"list", "tuple_of", "refs"})
 WAYS = {"up": -1, "down": 1}
 
 
+def open_fields(model: Any) -> Iterator[tuple[str, Spec]]:
+    """Yield the fields of an embedded document that forms have: not those of `__secret__`."""
+    for name, spec in fields_of(model):
+        if not is_secret(model, name):
+            yield name, spec
+
+
 def fields_of(model: Any) -> Iterator[tuple[str, Spec]]:
     """Yield the fields of a model by attribute, each with the description of its type."""
     for name, field in model.__plan__.fields.items():
@@ -112,9 +119,7 @@ def write(spec: Spec, path: str, value: Any, form: Form) -> None:
             form[path] = ""
         return
     if is_instance(value):
-        for name, inner in fields_of(type(value)):
-            if is_secret(type(value), name):
-                continue
+        for name, inner in open_fields(type(value)):
             write(inner, f"{path}.{name}", held(value, name), form)
         return
     if spec["op"] in ROWS:
@@ -188,7 +193,7 @@ def blank(spec: Spec, path: str, form: Form, depth: int = 3) -> None:
 
 def open_kind(model: Any, path: str, form: Form, depth: int = 3) -> None:
     """Add the form of an embedded document with its defaults."""
-    for name, inner in fields_of(model):
+    for name, inner in open_fields(model):
         start(model, name, inner, f"{path}.{name}" if path else name, form, depth)
 
 
@@ -204,6 +209,28 @@ def start(model: Any, name: str, spec: Spec, path: str, form: Form, depth: int =
         blank(spec, path, form, depth)
     else:
         write(spec, path, value, form)
+
+
+def misfits(instance: Any, edited: Iterable[tuple[str, Spec]], path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield what of a stored document breaks the bounds of its fields: the path and the reason.
+
+    Args:
+        instance: the document, or an embedded one, whose values are set again and not changed.
+        edited: its fields that are looked at.
+        path: where it stands.
+    """
+    for name, spec in edited:
+        value, at = held(instance, name), f"{path}.{name}" if path else name
+        if spec["checks"] and value is not None:
+            try:
+                setattr(instance, name, value)
+            except (ValidationError, TypeError) as error:
+                yield at, error.errors()[0]["message"] if isinstance(error, ValidationError) else str(error)
+        rows = enumerate(value) if isinstance(value, (list, tuple)) else [(None, value)]
+        for place, row in rows:
+            if is_instance(row) and kinds_of(spec if place is None else item_of(spec, place)):
+                below = at if place is None else f"{at}.{place}"
+                yield from misfits(row, open_fields(type(row)), below)
 
 
 def add(spec: Spec, path: str, form: Form, wanted: str) -> None:
@@ -284,7 +311,7 @@ def _along(spec: Spec, path: str, form: Form, place: str) -> Iterator[tuple[Spec
         kinds = kinds_of(spec)
         if kinds:
             model = kinds.get(form.get(f"{path}?", ""))
-            spec = dict(fields_of(model)).get(step, {}) if model is not None else {}
+            spec = dict(open_fields(model)).get(step, {}) if model is not None else {}
         elif (
             spec["op"] in ROWS
             and step.isdigit()
@@ -382,7 +409,7 @@ def _read_leaf(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, st
 
 def _read_instance(model: Any, path: str, form: Form, old: Any, faults: dict[str, str]) -> Any:
     if type(old) is model:
-        for name, inner in fields_of(model):
+        for name, inner in open_fields(model):
             value = read(inner, f"{path}.{name}", form, held(old, name), faults)
             if value is SAME:
                 continue
@@ -392,7 +419,7 @@ def _read_instance(model: Any, path: str, form: Form, old: Any, faults: dict[str
                 note(error, path, f"{path}.{name}", faults)
         return SAME
     values = {}
-    for name, inner in fields_of(model):
+    for name, inner in open_fields(model):
         value = read(inner, f"{path}.{name}", form, ABSENT, faults)
         if value is not SAME:
             values[name] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from typing import TYPE_CHECKING, Any
 
 from mangonel.admin._forms import HIDDEN, kinds_of, without_secrets
@@ -13,6 +14,7 @@ from mangonel.odm.model.refs import Ref, Refs
 from mangonel.websessions.csrf import FIELD
 
 if TYPE_CHECKING:
+    from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
 # Letters of a value in a list.
@@ -91,6 +93,19 @@ def cell(
     except Exception:
         # `__on_bad__ = "raw"` lets values of other types through.
         return shortened(str(value))
+
+
+def misfit(shown: ShownModel, error: Any) -> str:
+    """Return why a stored document does not fit its model, without what is not shown."""
+    fields = {name for name, _ in shown.fields()}
+    keys = {shown.model.__plan__.fields[name].key for name in fields} | fields
+    told = [
+        fault for fault in error.errors() if re.split(r"[.\[]", fault["path"].removeprefix("$."))[0] in keys
+    ]
+    texts = [f"{fault['message']} at {fault['path']}" for fault in told]
+    if len(told) < len(error.errors()):
+        texts.append("a field that is not shown does not fit its model")
+    return "; ".join(texts)
 
 
 def shortened(text: str) -> str:

@@ -9,12 +9,14 @@ from html import unescape
 from typing import TYPE_CHECKING, Any
 
 from mangonel.admin._allowed import is_seen_flow, listed_flow, may_flow, narrowed
-from mangonel.admin._layout import cell, name_text, page, shortened
+from mangonel.admin._forms import HIDDEN
+from mangonel.admin._layout import cell, misfit, name_text, page, shortened
 from mangonel.admin._markup import Markup, tag
 from mangonel.admin._request import Refused, Request, Response
 from mangonel.admin._texts import Spec, leaf_of
 from mangonel.odm import Ref
 from mangonel.odm import text as text_search
+from mangonel.odm.expressions.keys import key_of
 from mangonel.odm.model.belongs_to import held
 
 if TYPE_CHECKING:
@@ -45,9 +47,7 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
     order = asked.get("sort", "")
     order = order if shown.sorts(order) else shown.order
     columns = shown.listed()
-    query = query.sort(order).include(
-        *[getattr(shown.model, name) for name, spec in columns if spec["op"] == "ref"]
-    )
+    query = query.sort(order).include(*await _named_flow(admin, port, request, shown, columns))
     query = query.find(on_invalid=faults.append)
     try:
         found = await port.call(
@@ -74,7 +74,7 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
             tag("a", "New", href=request.link(shown.title, "new"), class_="button") if may_add else None,
             class_="bar",
         ),
-        [tag("p", f"{fault.id!r}: {fault}", class_="flash error") for fault in faults],
+        [tag("p", f"{fault.id!r}: {misfit(shown, fault)}", class_="flash error") for fault in faults],
         tag(
             "table",
             tag("thead", tag("tr", _headings(request, shown, columns, order))),
@@ -97,6 +97,18 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
     )
 
 
+async def _named_flow(
+    admin: Admin, port: Port, request: Request, shown: ShownModel, columns: list[tuple[str, Spec]]
+) -> list[Any]:
+    """Return the references of a list to documents of models that the user may list; the others stay ids."""
+    found: list[Any] = []
+    for name, spec in columns:
+        target = admin.by_model(spec["argument"][0].target) if spec["op"] == "ref" else None
+        if target is not None and await listed_flow(admin, port, request, target) is not False:
+            found.append(getattr(shown.model, name))
+    return found
+
+
 async def _unseen_flow(
     admin: Admin, port: Port, request: Request, documents: list[Any], names: list[str]
 ) -> frozenset[tuple[str, str]]:
@@ -104,11 +116,12 @@ async def _unseen_flow(
     targets: dict[ShownModel, dict[str, Any]] = {}
     for ref in (held(document, name) for document in documents for name in names):
         if isinstance(ref, Ref) and ref.is_loaded and ref.value is not None:
-            shown = admin.by_model(type(ref.value))
+            shown = admin.by_model(ref._maker.target if ref._maker is not None else type(ref.value))
             if shown is not None:
                 targets.setdefault(shown, {})[shown.id_text(ref.id)] = ref.value
     unseen: list[tuple[str, str]] = []
     for shown, by_id in targets.items():
+        # By the model that links name; documents of its subclasses are asked for as theirs.
         listed = await listed_flow(admin, port, request, shown)
         seen = await is_seen_flow(port, listed, shown, [target.id for target in by_id.values()])
         unseen += [
@@ -124,13 +137,23 @@ def _searched(query: Any, shown: ShownModel, wanted: str) -> Any:
     if not wanted:
         return query
     model = shown.model
-    if not shown.search and any(index.kind == "text" for index in model.__indexes__):
+    if not shown.search and _has_text_index(shown):
         return query.find(text_search(wanted))
     keys = [model.__plan__.fields[name].key for name in shown.searched()]
     ways: list[Any] = [{key: {"$regex": re.escape(wanted), "$options": "i"}} for key in keys]
     with contextlib.suppress(ValueError, ArithmeticError):
         ways.append((model.id == shown.id_of(wanted)).query)
     return query.find({"$or": ways}) if ways else query.none()
+
+
+def _has_text_index(shown: ShownModel) -> bool:
+    """Return whether a model has a text index, of fields that are shown only: a search in others would tell them."""
+    model, known = shown.model, dict(shown.asked())
+    keys = {model.__plan__.fields[name].key for name in known}
+    return any(
+        index.kind == "text" and all(key_of(field, model) in keys for field in index.fields)
+        for index in model.__indexes__
+    )
 
 
 def _filtered(query: Any, shown: ShownModel, asked: dict[str, str]) -> Any:
@@ -201,13 +224,30 @@ def _row(
 ) -> Markup:
     id = shown.id_text(document.id)
     link = tag("a", shortened(shown.name_of(document)), href=request.link(shown.title, "document", id=id))
-    cells = [tag("td", cell(admin, request, spec, held(document, name), unseen)) for name, spec in columns]
+    cells = [tag("td", text) for text in _cells(admin, request, shown, columns, document, unseen)]
     return tag("tr", tag("td", link), cells, data_mark=shown.mark_of(document.id))
+
+
+def _cells(
+    admin: Admin,
+    request: Request,
+    shown: ShownModel,
+    columns: list[tuple[str, Spec]],
+    document: Any,
+    unseen: frozenset[tuple[str, str]] = frozenset(),
+) -> list[Any]:
+    """Return the values of a row; a subclass may hide some that its base shows."""
+    model = type(document)
+    known = dict(columns if model is shown.model else shown.fields(model))
+    return [
+        cell(admin, request, spec, held(document, name), unseen) if name in known else HIDDEN
+        for name, spec in columns
+    ]
 
 
 def row_texts(admin: Admin, request: Request, shown: ShownModel, document: Any) -> list[str]:
     """Return the texts of a document's row, without its markup: a script puts them into the page."""
-    cells = [cell(admin, request, spec, held(document, name)) for name, spec in shown.listed()]
+    cells = _cells(admin, request, shown, shown.listed(), document)
     texts = [
         unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(text, Markup) else str(text) for text in cells
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from mangonel.admin._allowed import is_seen_flow, may_flow
+from mangonel.admin._allowed import seen_flow
 from mangonel.admin._list import row_texts
 from mangonel.admin._request import Request, Response
 
@@ -70,8 +70,8 @@ class Live:
         return f"event: change\ndata: {json.dumps(said)}\n\n".encode()
 
     async def _is_shown_flow(self, port: Port, document: Any) -> bool:
-        seen = await is_seen_flow(port, self._request.listed, self._shown, [document.id])
-        return bool(seen) and await may_flow(self._admin, port, self._request, "view", self._shown, document)
+        # The stream knows no default scope, so that the document is looked for as by a list.
+        return bool(await seen_flow(self._admin, port, self._request, self._shown, [document.id]))
 
     async def close_flow(self, port: Port) -> None:
         """Close the change stream."""

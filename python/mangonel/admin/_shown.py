@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from mangonel.admin._forms import fields_of, is_secret
 from mangonel.admin._texts import Spec, leaf_of
 from mangonel.odm._registry import documents, is_document_class
 from mangonel.odm.connections.connection import connection
+from mangonel.odm.connections.tenants import ALL, tenant_or_all
 from mangonel.odm.model.inputs import Input, Patch, fields_not_set
 
 COLUMNS = 6
@@ -31,13 +33,15 @@ class Shown:
         search: the fields that are searched for a text. Empty: by the model's text index, else its first text fields.
         filters: the fields by which the list is narrowed: options, yes and no, and references.
         order: a field by which the list is sorted at first, with a minus for descending.
-        hidden: fields that are not shown at all.
-        fixed: fields that are shown and not changed.
+        hidden: fields that are not shown at all, of subclasses neither. A search or a filter by one is refused, since
+            its result would tell the value; `order` may be one.
+        fixed: fields that are shown and not changed, of subclasses neither.
         label: returns the name of a document on links. None: the value of its first text field.
         read_only: nothing can be changed.
 
     Raises:
-        TypeError: the model is no document class, or a name is no field of it.
+        TypeError: the model is no document class, a name is no field of it, or `search`, `filters` or `order` names a
+            field that would be told by it.
 
     Example:
         >>> Shown(User, columns=("name", "age"), order="-age").columns
@@ -68,10 +72,38 @@ class Shown:
         ):
             if name not in known:
                 raise TypeError(f"{self.model.__name__} has no field {name!r}; it has {', '.join(known)}")
+        for option, names in (
+            ("search", self.search),
+            ("filters", self.filters),
+            ("order", (self.order.lstrip("-"),)),
+        ):
+            for name in names:
+                if _is_secret(self.model, name) or (option != "order" and name in self.hidden):
+                    raise TypeError(
+                        f"expected fields of {self.model.__name__} that are shown as {option}=, got {name!r}, whose "
+                        "value the result would tell"
+                    )
 
 
 class ShownModel(Shown):
     """A model in the admin with all its settings, as the pages use it."""
+
+    # All models of the admin, by title.
+    _all: Mapping[str, ShownModel] = MappingProxyType({})
+
+    def among(self, shown: Mapping[str, ShownModel]) -> None:
+        """Take over the settings of base classes that the same admin shows."""
+        object.__setattr__(self, "_all", shown)
+
+    def _named(self, option: str, model: Any) -> set[str]:
+        """Return the fields of a class that an option names, for the class or a base."""
+        settings = [one for one in self._all.values() if one.model in model.__mro__]
+        return {name for one in (self, *settings) for name in getattr(one, option)}
+
+    def fixes(self, document: Any) -> bool:
+        """Whether a document cannot be changed."""
+        kinds = type(document).__mro__
+        return self.is_fixed or any(one.is_fixed for one in self._all.values() if one.model in kinds)
 
     @property
     def title(self) -> str:
@@ -89,13 +121,27 @@ class ShownModel(Shown):
         Args:
             model: a subclass of the model, for a document of it.
         """
-        for name, spec in fields_of(model or self.model):
-            if name not in self.hidden and not is_secret(model or self.model, name):
+        model = model or self.model
+        hidden = self._named("hidden", model)
+        for name, spec in fields_of(model):
+            if name not in hidden and not is_secret(model, name):
+                yield name, spec
+
+    def asked(self) -> Iterator[tuple[str, Spec]]:
+        """Yield the fields by which a list may be sorted, searched and narrowed: those that each subclass shows."""
+        kinds, found = [self.model], dict(self.fields())
+        for kind in kinds:
+            kinds += kind.__subclasses__()
+        for name, spec in found.items():
+            if all(name not in self._named("hidden", kind) and not _is_secret(kind, name) for kind in kinds):
                 yield name, spec
 
     def edited(self, model: Any, *, is_new: bool) -> list[tuple[str, Spec]]:
         """Return the fields of a form: all shown ones that programs may set and that are not fixed for users."""
-        left_out = {*fields_not_set(Input if is_new else Patch, model), *self.fixed}
+        left_out = {*fields_not_set(Input if is_new else Patch, model), *self._named("fixed", model)}
+        if model.__tenant__ is not None and tenant_or_all(model) is not ALL:
+            # A new document is of the tenant whose documents are shown, and stays so.
+            left_out.add(model.__tenant__)
         return [(name, spec) for name, spec in self.fields(model) if name not in left_out]
 
     def listed(self) -> list[tuple[str, Spec]]:
@@ -109,17 +155,22 @@ class ShownModel(Shown):
 
     def narrowing(self) -> list[tuple[str, Spec]]:
         """Return the fields of the filters."""
-        found = dict(self.fields())
+        found = dict(self.asked())
         names = self.filters or [name for name in found if found[name]["op"] in CHOSEN]
         return [(name, found[name]) for name in names if name in found]
 
     def searched(self) -> list[str]:
         """Return the fields in which a text is searched."""
-        return list(self.search) or [name for name, spec in self.fields() if spec["op"] == "str"]
+        found = dict(self.asked())
+        return [
+            name
+            for name in self.search or found
+            if name in found and (self.search or found[name]["op"] == "str")
+        ]
 
     def sorts(self, order: str) -> bool:
         """Return whether the list can be sorted by a field, with or without a minus."""
-        spec = dict(self.fields()).get(order.removeprefix("-"))
+        spec = dict(self.asked()).get(order.removeprefix("-"))
         return spec is not None and spec["op"] in SIMPLE
 
     def name_of(self, document: Any) -> str:
@@ -157,6 +208,12 @@ def served() -> list[Any]:
     """Return the document classes that a program has defined; of a family that shares a collection, its root."""
     found = [model for model in documents() if not model.__dict__.get("__abstract__")]
     return [model for model in found if not any(base.__dict__.get("__root__") for base in model.__mro__[1:])]
+
+
+def _is_secret(model: Any, name: str) -> bool:
+    """Return whether a field's value is not to be shown, by the model or by its type."""
+    leaf = leaf_of(dict(fields_of(model))[name])
+    return is_secret(model, name) or (leaf is not None and leaf.input == "secret")
 
 
 def _id_leaf(model: Any) -> Any:

@@ -206,4 +206,6 @@ def _by_title(models: Iterable[Any]) -> dict[str, ShownModel]:
         if shown.title in found:
             raise TypeError(f"expected models with names of their own, got two named {shown.title}")
         found[shown.title] = shown
+    for shown in found.values():
+        shown.among(found)
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mangonel.admin._forms import MOVED, Form, fields_of, is_secret, item_of, kinds_of, row_count
+from mangonel.admin._forms import MOVED, Form, item_of, kinds_of, open_fields, row_count
 from mangonel.admin._layout import name_text
 from mangonel.admin._markup import Markup, join, tag
 from mangonel.admin._request import Request
@@ -25,9 +25,13 @@ class Widgets:
         request: the request that is answered.
         form: the texts of the form.
         faults: what was refused, by path.
+        notes: what else is to be said of values, by path.
     """
 
-    def __init__(self, admin: Admin, request: Request, form: Form, faults: dict[str, str]) -> None:
+    def __init__(
+        self, admin: Admin, request: Request, form: Form, faults: dict[str, str], notes: Form | None = None
+    ) -> None:
+        self._notes = notes or {}
         self._admin = admin
         self._request = request
         self._form = form
@@ -56,8 +60,10 @@ class Widgets:
         )
 
     def _fault(self, path: str) -> Markup | None:
-        text = self._faults.get(path)
-        return tag("p", text, class_="fault", id=f"{path}!") if text else None
+        text, note = self._faults.get(path), self._notes.get(path)
+        if text:
+            return tag("p", text, class_="fault", id=f"{path}!")
+        return tag("p", note, class_="hint", id=f"{path}!") if note else None
 
     def _mark(self, path: str, value: str) -> Markup:
         return tag("input", type="hidden", name=f"{path}?", value=value)
@@ -78,9 +84,7 @@ class Widgets:
                 plain = tag("div", tag("label", "Value", for_=path), self._input(spec, path), class_="field")
             return join(self._mark(path, ""), plain, tag("div", buttons))
         inner = [
-            self.field(part, f"{path}.{name}", name_text(name))
-            for name, part in fields_of(kinds[mark])
-            if not is_secret(kinds[mark], name)
+            self.field(part, f"{path}.{name}", name_text(name)) for name, part in open_fields(kinds[mark])
         ]
         if len(kinds) == 1 and not spec["nullable"]:
             return join(self._mark(path, mark), inner)
@@ -170,7 +174,12 @@ class Widgets:
             if low is None and not _is_multiple(text, step):
                 step = "any"
             bounds = {"min": low, "max": checks.get("le")}
-            near = {name: bound for name, bound in bounds.items() if bound is not None and abs(bound) < 2**53}
+            # Nor would they send a form whose old value breaks a bound.
+            near = {
+                name: bound
+                for name, bound in bounds.items()
+                if bound is not None and abs(bound) < 2**53 and _keeps(text, name, bound)
+            }
             return tag("input", type="number", step=step, value=text, **near, **shared)
         if leaf.input == "datetime-local":
             return tag("input", type=leaf.input, step="0.001", value=text, **shared)
@@ -195,6 +204,14 @@ def _is_multiple(text: str, step: Any) -> bool:
         return not text or int(text) % step == 0
     except ValueError:
         return False
+
+
+def _keeps(text: str, name: str, bound: Any) -> bool:
+    """Return whether a text is no number, or one that keeps a bound."""
+    try:
+        return int(text) >= bound if name == "min" else int(text) <= bound
+    except ValueError:
+        return True
 
 
 NO_CHOICE = "—"

@@ -657,6 +657,17 @@ async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     await end_flow(document, port)
 
 
+async def cascades_flow(document: Any, place: Place) -> list[tuple[Any, list[Any]]]:
+    """Return the models with the ids of the documents that rules would delete with a document. Changes nothing.
+
+    Raises:
+        DeleteDenied: a rule forbids the deletion.
+    """
+    request = _by_id(document, place)._request("delete", place.port.is_async)
+    plan = await plan_rules_flow(document.__class__, [stored_id(document.id)], request)
+    return plan.cascades
+
+
 async def _erase_flow(document: Any, place: Place, plan: Any, where: Any) -> None:
     """Delete a document, and record it if a rule can still deny that. One that is gone already is no error."""
     query, id = filter_of(document, where), stored_id(document.id)
