@@ -237,7 +237,14 @@ class TransactionMachine(Machine):
             self.end(self.at, raised.value)
 
     def reload_copy(self, copy: Copy, keeps: bool) -> None:
+        if self.owner(copy) not in (None, self.at):
+            self.refuse(copy, lambda: self.face.call(copy.document, "reload", keep_changes=keeps))
+            return
         self.touch(copy)
+        for writer in self.writers if not keeps else ():
+            if writer is not self.at or writer.transaction is None:
+                # The copy has what is stored, so what they recorded of it counts no more.
+                writer.former.pop(id(copy), None)
         with self.outside() if copy.is_far else nullcontext():
             super().reload_copy(copy, keeps)
 
