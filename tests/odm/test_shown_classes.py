@@ -10,7 +10,17 @@ import pytest
 
 from mangonel import bson
 from mangonel.errors import WriteError
-from mangonel.odm import Connection, Document, Embedded, Input, Patch, UnsupportedOption, Versioned, field
+from mangonel.odm import (
+    Connection,
+    Document,
+    Embedded,
+    Input,
+    Patch,
+    UnsupportedOption,
+    ValidationError,
+    Versioned,
+    field,
+)
 
 pydantic = pytest.importorskip("pydantic")
 
@@ -89,6 +99,25 @@ def test_a_tag_may_stand_anywhere_among_the_keys(keys: tuple[str, str]) -> None:
     made = Pet.from_dict({key: values[key] for key in keys})
     assert (made, made.extra) == (Cat(lives=3), {})
     assert Owner.from_dict({"id": 1, "pet": {key: values[key] for key in keys}}).pet == Cat(lives=3)
+
+
+class Loose(Embedded):
+    n: int = 0
+
+
+def test_a_tag_that_names_no_class_is_refused_and_no_other_class_is_made() -> None:
+    wrong = r"^expected 'Dog' or 'Cat' for the tag, got 'Cow' at \$"
+    with pytest.raises(ValidationError, match=wrong + r"\._cls$"):
+        Pet.from_dict({"name": "x", "_cls": "Cow"})
+    with pytest.raises(ValidationError, match=wrong + r"\.pets\[1\]\._cls$"):
+        Owner.from_dict({"id": 1, "pet": {}, "pets": [{"_cls": "Dog"}, {"_cls": "Cow"}]})
+    with pytest.raises(ValidationError, match=r"^expected 'Dog' for the tag, got 'Cat' at \$\._cls$"):
+        Dog.from_dict({"_cls": "Cat"})
+    for adapter, values in ((Pet, {"_cls": "Cow"}), (Owner, {"id": 1, "pet": {"_cls": "Cow"}})):
+        with pytest.raises(pydantic.ValidationError, match="expected 'Dog' or 'Cat' for the tag, got 'Cow'"):
+            pydantic.TypeAdapter(adapter).validate_python(values)
+    # Where there is no family the key is one like others.
+    assert Loose.from_dict({"n": 1, "_cls": "Cow"}).extra == {"_cls": "Cow"}
 
 
 @pytest.mark.parametrize("parted", [False, True], ids=["whole", "only"])

@@ -105,7 +105,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             values: by attribute or by key.
 
         Raises:
-            ValidationError: a value does not fit its field, or is missing.
+            ValidationError: a value does not fit its field, or is missing; or a tag names no class of the family.
             TypeError: a key has no field, and `__unknown__` is "forbid".
 
         Example:

@@ -40,9 +40,10 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping, got {type(values).__name__}")
     plan, tag = cls.__plan__, cls.__tag__
-    if tag in values and tag not in plan.fields and tag not in plan.by_key:
+    is_tagged = tag in values and tag not in plan.fields and tag not in plan.by_key and bool(cls.__tagged__())
+    if is_tagged:
         # It may stand behind keys that only its class knows.
-        cls = _by_tag(cls, values[tag])
+        cls = by_tag(cls, values[tag])
         plan = cls.__plan__
     given: dict[str, Any] = {}
     extra: dict[str, Any] = {}
@@ -51,7 +52,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     for key, value in values.items():
         field = plan.fields.get(key) or plan.by_key.get(key)
         if field is None:
-            if key != tag:
+            if not (is_tagged and key == tag):
                 extra[key] = value
             continue
         try:
@@ -100,11 +101,18 @@ def _is_of(name: str, fault: str) -> bool:
     return path == name or path.startswith((f"{name}.", f"{name}["))
 
 
-def _by_tag(cls: Any, value: Any) -> Any:
-    for model in cls.__tagged__():
+def by_tag(cls: Any, value: Any) -> Any:
+    """Return the class of a family that a tag names: the class itself or one below it.
+
+    Raises:
+        ValidationError: it names none of them.
+    """
+    found = cls.__tagged__()
+    for model in found:
         if model.__tag_value__ == value:
             return model
-    return cls
+    known = " or ".join(repr(model.__tag_value__) for model in found)
+    raise ValidationError.of([f"expected {known} for the tag, got {value!r} at $.{cls.__tag__}"])
 
 
 def _build(field: Any, value: Any) -> Any:

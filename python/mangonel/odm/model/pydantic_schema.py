@@ -18,7 +18,7 @@ from mangonel.bson import ObjectId
 from mangonel.odm._registry import is_instance
 from mangonel.odm.expressions.geo import restore
 from mangonel.odm.model import cast
-from mangonel.odm.model.convert import json_value, to_response
+from mangonel.odm.model.convert import by_tag, json_value, to_response
 from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.specs import default_of, spec_of, tag_values
 
@@ -61,7 +61,7 @@ def core_schema(cls: Any, handler: Any) -> Any:
             from pydantic import TypeAdapter
 
             return TypeAdapter(chosen).validate_python(value)
-        if isinstance(value, dict) and cls.__tag__ in value:
+        if isinstance(value, dict) and cls.__tag__ in value and cls.__tagged__():
             value = {key: item for key, item in value.items() if key != cls.__tag__}
         values = check(value)
         unknown = {key: values.pop(key) for key in list(values) if key not in cls.__fields__}
@@ -88,10 +88,9 @@ def _reference(cls: Any) -> str:
 
 def _member(cls: Any, value: Any) -> Any:
     """Return the member of a family that a mapping's tag names."""
-    tag = value.get(cls.__tag__) if isinstance(value, dict) else None
-    if tag is None:
+    if not isinstance(value, dict) or cls.__tag__ not in value or not cls.__tagged__():
         return cls
-    return next((model for model in cls.__tagged__() if model.__tag_value__ == tag), cls)
+    return by_tag(cls, value[cls.__tag__])
 
 
 def _serialize(value: Base, info: Any) -> Any:
