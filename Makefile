@@ -19,9 +19,12 @@ SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) .cargo/config.t
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-21s %s\n", $$1, $$2}'
 
+# Two jobs, unless there is a make above that shares out its own: to ask for others then is warned of.
+TWO_JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,--jobs 2)
+
 # Compiling and pip's work fill two cores together; so they do below.
 build:    ## Make .venv: the release build, the development tools and the peers
-	@$(MAKE) --no-print-directory --silent --jobs 2 $(VENV)/.built $(VENV)/.requirements
+	@$(MAKE) --no-print-directory --silent $(TWO_JOBS) $(VENV)/.built $(VENV)/.requirements
 
 # What is missing here is said at once, not by what fails for lack of it.
 define prerequisites
@@ -86,7 +89,7 @@ READY     := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.quick) $(VE
 
 # Continuous integration makes the release build first; `test-rest`, and what has figures to quote, ask for it.
 ready:    ## Make .venv with what tests need: the release build if it is there, else a quick one
-	@$(MAKE) --no-print-directory --silent --jobs 2 $(READY)
+	@$(MAKE) --no-print-directory --silent $(TWO_JOBS) $(READY)
 
 run:    ## The five old comparisons and find_one against the peers, on one screen, in 90 seconds
 	@$(MAKE) --no-print-directory --silent --jobs 3 $(RUN_NEEDS)
@@ -225,7 +228,7 @@ bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java
 	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
 
 lint: ready    ## Formatting, clippy, types, floors, stubs; the parts side by side
-	@$(MAKE) --no-print-directory --jobs 2 $(filter --output-sync,$(addprefix --,$(.FEATURES))) lint-types lint-rust lint-stubs lint-floors lint-text
+	@$(MAKE) --no-print-directory $(TWO_JOBS) $(filter --output-sync,$(addprefix --,$(.FEATURES))) lint-types lint-rust lint-stubs lint-floors lint-text
 
 # With the profile and the folder of the tests, all three take others' crates as compiled once: the C of zstd is 25 s.
 # The fuzz targets are checked, not linked, so nothing is compiled of libFuzzer and any compiler will do.

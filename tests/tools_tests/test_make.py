@@ -82,6 +82,13 @@ def test_another_build_tool_does_not_make_a_build_old(checkout):
     assert planned(checkout, "ready") == set()
 
 
+@pytest.mark.parametrize("target", ["ready", "build", "test-python"])
+def test_a_make_below_another_one_takes_its_jobs_without_a_warning(checkout, target):
+    done = make(checkout, "--dry-run", "--jobs", "2", target, PYTHON=sys.executable)
+    assert "maturin develop" in done.stdout
+    assert "jobserver" not in done.stderr
+
+
 @pytest.mark.parametrize("target", ["run", "ready", "build"])
 def test_what_is_missing_is_said_before_anything_is_installed(checkout, tmp_path, target):
     programs = tmp_path / "programs"
