@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel import _api
 from mangonel._core import AsyncCursorBase
 from mangonel._light import Any, LateClass
 from mangonel._shared.client.client import _MongoClient
@@ -26,57 +27,39 @@ if TYPE_CHECKING:
 
 
 @coroutine_functions
-class AsyncCursor(AsyncIteration[Any], _Cursor[Any], AsyncCursorBase):
-    __module__ = "mangonel.api"
-    __doc__ = _Cursor.__doc__
+class AsyncCursor(AsyncIteration[Any], _Cursor[Any], AsyncCursorBase): ...
 
 
 @coroutine_functions
-class AsyncRawBatchCursor(AsyncIteration[Any], _RawBatchCursor[Any], AsyncCursorBase):
-    __module__ = "mangonel.api"
-    __doc__ = _RawBatchCursor.__doc__
+class AsyncRawBatchCursor(AsyncIteration[Any], _RawBatchCursor[Any], AsyncCursorBase): ...
 
 
 @coroutine_functions
-class AsyncCommandCursor(AsyncIteration[Any], _CommandCursor[Any], AsyncCursorBase):
-    __module__ = "mangonel.api"
-    __doc__ = _CommandCursor.__doc__
+class AsyncCommandCursor(AsyncIteration[Any], _CommandCursor[Any], AsyncCursorBase): ...
 
 
 @coroutine_functions
-class AsyncRawBatchCommandCursor(AsyncIteration[Any], _RawBatchCommandCursor[Any], AsyncCursorBase):
-    __module__ = "mangonel.api"
-    __doc__ = _RawBatchCommandCursor.__doc__
+class AsyncRawBatchCommandCursor(AsyncIteration[Any], _RawBatchCommandCursor[Any], AsyncCursorBase): ...
 
 
 @coroutine_functions
-class AsyncChangeStream(AsyncChanges[Any], _ChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _ChangeStream.__doc__
+class AsyncChangeStream(AsyncChanges[Any], _ChangeStream[Any]): ...
 
 
 @coroutine_functions
-class AsyncCollectionChangeStream(AsyncChangeStream, _CollectionChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _CollectionChangeStream.__doc__
+class AsyncCollectionChangeStream(AsyncChangeStream, _CollectionChangeStream[Any]): ...
 
 
 @coroutine_functions
-class AsyncDatabaseChangeStream(AsyncChangeStream, _DatabaseChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _DatabaseChangeStream.__doc__
+class AsyncDatabaseChangeStream(AsyncChangeStream, _DatabaseChangeStream[Any]): ...
 
 
 @coroutine_functions
-class AsyncClusterChangeStream(AsyncDatabaseChangeStream, _ClusterChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _ClusterChangeStream.__doc__
+class AsyncClusterChangeStream(AsyncDatabaseChangeStream, _ClusterChangeStream[Any]): ...
 
 
 @coroutine_functions
 class AsyncCollection(_Collection[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _Collection.__doc__
     _cursor_class = AsyncCursor
     _raw_cursor_class = AsyncRawBatchCursor
     _command_cursor_class = AsyncCommandCursor
@@ -90,8 +73,6 @@ AsyncCollection._plain_class = AsyncCollection
 
 @coroutine_functions
 class AsyncDatabase(_Database[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _Database.__doc__
     _collection_class = AsyncCollection
     _command_cursor_class = AsyncCommandCursor
     _change_stream_class = AsyncDatabaseChangeStream
@@ -102,8 +83,6 @@ AsyncDatabase._plain_class = AsyncDatabase
 
 @coroutine_functions
 class AsyncClientSession(AsyncSession, _ClientSession):
-    __module__ = "mangonel.api"
-    __doc__ = _ClientSession.__doc__
     _binding_class = AsyncBinding
     _transaction_class = AsyncTransaction
 
@@ -121,8 +100,6 @@ class _AsyncioPort:
 
 @coroutine_functions
 class AsyncMongoClient(_MongoClient[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _MongoClient.__doc__
     _port_class = _AsyncioPort
     _database_class = AsyncDatabase
     _session_class = AsyncClientSession
@@ -148,3 +125,6 @@ class AsyncMongoClient(_MongoClient[Any]):
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()  # type: ignore[misc]  # a coroutine on this face
+
+
+_api.publish(vars(), "mangonel.api")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel import _api
 from mangonel._core import BlockingCursor
 from mangonel._light import Any, LateClass
 from mangonel._shared.client.database import _Database
@@ -20,49 +21,31 @@ from mangonel._shared.sessions.contexts import BlockingBinding, BlockingSession,
 from mangonel._shared.sessions.session import _ClientSession
 
 
-class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor, metaclass=CursorMeta):
-    __module__ = "mangonel.api"
-    __doc__ = _Cursor.__doc__
+class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor, metaclass=CursorMeta): ...
 
 
-class RawBatchCursor(BlockingIteration[Any], _RawBatchCursor[Any], BlockingCursor):
-    __module__ = "mangonel.api"
-    __doc__ = _RawBatchCursor.__doc__
+class RawBatchCursor(BlockingIteration[Any], _RawBatchCursor[Any], BlockingCursor): ...
 
 
-class CommandCursor(BlockingIteration[Any], _CommandCursor[Any], BlockingCursor):
-    __module__ = "mangonel.api"
-    __doc__ = _CommandCursor.__doc__
+class CommandCursor(BlockingIteration[Any], _CommandCursor[Any], BlockingCursor): ...
 
 
-class RawBatchCommandCursor(BlockingIteration[Any], _RawBatchCommandCursor[Any], BlockingCursor):
-    __module__ = "mangonel.api"
-    __doc__ = _RawBatchCommandCursor.__doc__
+class RawBatchCommandCursor(BlockingIteration[Any], _RawBatchCommandCursor[Any], BlockingCursor): ...
 
 
-class ChangeStream(BlockingChanges[Any], _ChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _ChangeStream.__doc__
+class ChangeStream(BlockingChanges[Any], _ChangeStream[Any]): ...
 
 
-class CollectionChangeStream(ChangeStream, _CollectionChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _CollectionChangeStream.__doc__
+class CollectionChangeStream(ChangeStream, _CollectionChangeStream[Any]): ...
 
 
-class DatabaseChangeStream(ChangeStream, _DatabaseChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _DatabaseChangeStream.__doc__
+class DatabaseChangeStream(ChangeStream, _DatabaseChangeStream[Any]): ...
 
 
-class ClusterChangeStream(DatabaseChangeStream, _ClusterChangeStream[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _ClusterChangeStream.__doc__
+class ClusterChangeStream(DatabaseChangeStream, _ClusterChangeStream[Any]): ...
 
 
 class Collection(_Collection[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _Collection.__doc__
     _cursor_class = Cursor
     _raw_cursor_class = RawBatchCursor
     _command_cursor_class = CommandCursor
@@ -75,8 +58,6 @@ Collection._plain_class = Collection
 
 
 class Database(_Database[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _Database.__doc__
     _collection_class = Collection
     _command_cursor_class = CommandCursor
     _change_stream_class = DatabaseChangeStream
@@ -86,7 +67,8 @@ Database._plain_class = Database
 
 
 class ClientSession(BlockingSession, _ClientSession):
-    __module__ = "mangonel.api"
-    __doc__ = _ClientSession.__doc__
     _binding_class = BlockingBinding
     _transaction_class = BlockingTransaction
+
+
+_api.publish(vars(), "mangonel.api")

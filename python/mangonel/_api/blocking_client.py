@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel import _api
 from mangonel._faces.blocking import BlockingPort
 from mangonel._light import Any, LateClass
 from mangonel._shared.client.client import _MongoClient
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class MongoClient(_MongoClient[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _MongoClient.__doc__
     _port_class = BlockingPort
     _database_class = LateClass("mangonel.api", "Database")
     _session_class = LateClass("mangonel.api", "ClientSession")
@@ -24,3 +23,6 @@ class MongoClient(_MongoClient[Any]):
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+_api.publish(vars(), "mangonel.api")

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from mangonel import _api
 from mangonel._light import Any, LateClass
 from mangonel._shared.coroutine_functions import coroutine_functions
 from mangonel._shared.partitions.part import _Partition
 
 
 class Partition(_Partition[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _Partition.__doc__
     _client_class = LateClass("mangonel.api", "MongoClient")
 
 
 @coroutine_functions
 class AsyncPartition(_Partition[Any]):
-    __module__ = "mangonel.api"
-    __doc__ = _Partition.__doc__
     _client_class = LateClass("mangonel.api", "AsyncMongoClient")
+
+
+_api.publish(vars(), "mangonel.api")

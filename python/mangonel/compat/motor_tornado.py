@@ -7,41 +7,34 @@ from typing import Any
 from mangonel.compat import _motor, _motor_cursors
 
 
-class MotorChangeStream(_motor_cursors.AgnosticChangeStream):
-    __doc__ = _motor_cursors.AgnosticChangeStream.__doc__
+class MotorChangeStream(_motor_cursors.AgnosticChangeStream): ...
 
 
-class MotorCursor(_motor_cursors.AgnosticCursor):
-    __doc__ = _motor_cursors.AgnosticCursor.__doc__
+class MotorCursor(_motor_cursors.AgnosticCursor): ...
 
 
-class MotorCommandCursor(_motor_cursors.AgnosticCommandCursor):
-    __doc__ = _motor_cursors.AgnosticCommandCursor.__doc__
+class MotorCommandCursor(_motor_cursors.AgnosticCommandCursor): ...
 
 
 MotorLatentCommandCursor = MotorCommandCursor
 
 
-class MotorClientSession(_motor.AgnosticClientSession):
-    __doc__ = _motor.AgnosticClientSession.__doc__
+class MotorClientSession(_motor.AgnosticClientSession): ...
 
 
 class MotorCollection(_motor.AgnosticCollection):
-    __doc__ = _motor.AgnosticCollection.__doc__
     _cursor_class: type[Any] = MotorCursor
     _command_cursor_class: type[Any] = MotorCommandCursor
     _stream_class: type[Any] = MotorChangeStream
 
 
 class MotorDatabase(_motor.AgnosticDatabase):
-    __doc__ = _motor.AgnosticDatabase.__doc__
     _collection_class: type[Any] = MotorCollection
     _command_cursor_class: type[Any] = MotorCommandCursor
     _stream_class: type[Any] = MotorChangeStream
 
 
 class MotorClient(_motor.AgnosticClient):
-    __doc__ = _motor.AgnosticClient.__doc__
     _database_class: type[Any] = MotorDatabase
     _session_class: type[Any] = MotorClientSession
     _stream_class: type[Any] = MotorChangeStream
@@ -53,21 +46,17 @@ class MotorClient(_motor.AgnosticClient):
         return self._io_loop if self._io_loop is not None else IOLoop.current()
 
 
-class MotorGridIn(_motor.AgnosticGridIn):
-    __doc__ = _motor.AgnosticGridIn.__doc__
+class MotorGridIn(_motor.AgnosticGridIn): ...
 
 
-class MotorGridOut(_motor.AgnosticGridOut):
-    __doc__ = _motor.AgnosticGridOut.__doc__
+class MotorGridOut(_motor.AgnosticGridOut): ...
 
 
 class MotorGridOutCursor(_motor_cursors.AgnosticGridOutCursor):
-    __doc__ = _motor_cursors.AgnosticGridOutCursor.__doc__
     _file_class = MotorGridOut
 
 
 class MotorGridFSBucket(_motor.AgnosticGridFSBucket):
-    __doc__ = _motor.AgnosticGridFSBucket.__doc__
     _in_class: type[Any] = MotorGridIn
     _out_class: type[Any] = MotorGridOut
     _cursor_class: type[Any] = MotorGridOutCursor

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+from mangonel import _api
 from mangonel._shared.coroutine_functions import coroutine_functions
 from mangonel._shared.cursors.iteration import AsyncClosing, BlockingClosing
 from mangonel.encryption._client_encryption import _ClientEncryption
 
 
-class ClientEncryption(BlockingClosing, _ClientEncryption):
-    __doc__ = _ClientEncryption.__doc__
+class ClientEncryption(BlockingClosing, _ClientEncryption): ...
 
 
 @coroutine_functions
 class AsyncClientEncryption(AsyncClosing, _ClientEncryption):
-    __doc__ = _ClientEncryption.__doc__
     _is_async = True
+
+
+_api.publish(vars(), "mangonel.encryption.api")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from mangonel import _api
 from mangonel._core import AsyncCursorBase, BlockingCursor
 from mangonel._shared.coroutine_functions import coroutine_functions
 from mangonel.gridfs._bucket import _GridFSBucket
@@ -22,40 +23,33 @@ from mangonel.gridfs._iteration import (
 )
 
 
-class GridIn(BlockingWriting, _GridIn):
-    __doc__ = _GridIn.__doc__
+class GridIn(BlockingWriting, _GridIn): ...
 
 
 @coroutine_functions
 class AsyncGridIn(AsyncWriting, _GridIn):
-    __doc__ = _GridIn.__doc__
     _is_async = True
 
 
-class GridOut(_GridOut, BlockingReading):
-    __doc__ = _GridOut.__doc__
+class GridOut(_GridOut, BlockingReading): ...
 
 
 @coroutine_functions
 class AsyncGridOut(AsyncReading, _GridOut):
-    __doc__ = _GridOut.__doc__
     _is_async = True
 
 
 class GridOutCursor(BlockingFiles, _GridOutCursor, BlockingCursor):
-    __doc__ = _GridOutCursor.__doc__
     _file_class = GridOut
 
 
 @coroutine_functions
 class AsyncGridOutCursor(AsyncFiles, _GridOutCursor, AsyncCursorBase):
-    __doc__ = _GridOutCursor.__doc__
     _is_async = True
     _file_class = AsyncGridOut
 
 
 class GridFS(_GridFS):
-    __doc__ = _GridFS.__doc__
     _in_class = GridIn
     _out_class = GridOut
     _cursor_class = GridOutCursor
@@ -63,7 +57,6 @@ class GridFS(_GridFS):
 
 @coroutine_functions
 class AsyncGridFS(_GridFS):
-    __doc__ = _GridFS.__doc__
     _is_async = True
     _in_class = AsyncGridIn
     _out_class = AsyncGridOut
@@ -71,7 +64,6 @@ class AsyncGridFS(_GridFS):
 
 
 class GridFSBucket(_GridFSBucket):
-    __doc__ = _GridFSBucket.__doc__
     _in_class = GridIn
     _out_class = GridOut
     _cursor_class = GridOutCursor
@@ -79,8 +71,10 @@ class GridFSBucket(_GridFSBucket):
 
 @coroutine_functions
 class AsyncGridFSBucket(_GridFSBucket):
-    __doc__ = _GridFSBucket.__doc__
     _is_async = True
     _in_class = AsyncGridIn
     _out_class = AsyncGridOut
     _cursor_class = AsyncGridOutCursor
+
+
+_api.publish(vars(), "mangonel.gridfs.api")
