@@ -20,7 +20,7 @@ from tornado.web import Application, HTTPError, StaticFileHandler
 from mangonel import AsyncMongoClient
 from mangonel.admin import Admin, Shown
 from mangonel.demo.accounts import AccountPage, Login, Logout, LogoutEverywhere, Revoke
-from mangonel.demo.base import HEADERS, Base
+from mangonel.demo.base import Base, set_security_headers
 from mangonel.demo.control import Elections, PrimaryAPI, RateAPI, Shop
 from mangonel.demo.fanout import Fanout
 from mangonel.demo.feed import Feed
@@ -101,11 +101,7 @@ class Missing(Base):
 class Static(StaticFileHandler):
     """Serves the styles and scripts of the package."""
 
-    def set_default_headers(self) -> None:
-        """Set the security headers of every response."""
-        self.clear_header("Server")
-        for name, value in HEADERS.items():
-            self.set_header(name, value)
+    set_default_headers = set_security_headers
 
     def set_extra_headers(self, path: str) -> None:
         """Make browsers revalidate files without a version in their URL: modules import each other without one."""

@@ -25,6 +25,13 @@ PAGES = (
 )
 
 
+def set_security_headers(handler: RequestHandler) -> None:
+    """Set the security headers of every response."""
+    handler.clear_header("Server")
+    for name, value in HEADERS.items():
+        handler.set_header(name, value)
+
+
 class Base(SessionMixin, RequestHandler):
     """The base of all handlers: they require a login, and changes require a CSRF token.
 
@@ -57,11 +64,7 @@ class Base(SessionMixin, RequestHandler):
             raise HTTPError(401, "log in first")
         self.redirect(f"/login?next={quote(self.request.uri or '/', safe='')}")
 
-    def set_default_headers(self) -> None:
-        """Set the security headers of every response."""
-        self.clear_header("Server")
-        for name, value in HEADERS.items():
-            self.set_header(name, value)
+    set_default_headers = set_security_headers
 
     def page(self, template: str, title: str, **values: Any) -> None:
         """Answer with a page."""

@@ -4,7 +4,7 @@ A browser is in step if it has all events up to one number, the same for all, an
 browser (one that starts, catches up or is not ready) is served by `reader.py` until it is in step. A frame is written
 to a few browsers in each turn of the event loop, so that other requests never wait for all of them.
 
-Of WebSockets it knows only the frame format; it does not know MongoDB. Spec: RFC 6455, section 5.2.
+It knows WebSockets only by their frame format, and does not know MongoDB. Spec: RFC 6455, section 5.2.
 """
 
 from __future__ import annotations

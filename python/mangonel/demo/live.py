@@ -34,6 +34,7 @@ class SessionSocket(Base, WebSocketHandler):
     is_public = True  # `open` turns away
     check_csrf = False  # a WebSocket has no token; `check_origin` keeps other sites out
     session_revalidate = "5s"
+    _task: asyncio.Task[None] | None = None  # what sends, in subclasses
 
     async def open(self, *args: str, **kwargs: str) -> None:
         """Close without a login; with a close code, since a script cannot see the status of a handshake."""
@@ -42,6 +43,11 @@ class SessionSocket(Base, WebSocketHandler):
 
     def on_message(self, message: str | bytes) -> None:
         """Ignore the message: pages send their position on every socket, and here it has no meaning."""
+
+    def on_close(self) -> None:
+        """Stop sending."""
+        if self._task is not None:
+            self._task.cancel()
 
 
 class LiveSocket(SessionSocket):
@@ -52,7 +58,6 @@ class LiveSocket(SessionSocket):
     """
 
     _reader: Reader | None = None
-    _task: asyncio.Task[None] | None = None
 
     def on_message(self, message: str | bytes) -> None:
         """Start, or add credit."""
@@ -70,11 +75,6 @@ class LiveSocket(SessionSocket):
             return
         self._reader = Reader(self.demo.feed, self.demo.fanout, self._write)
         self._task = asyncio.create_task(self._reader.run(position))
-
-    def on_close(self) -> None:
-        """Stop sending."""
-        if self._task is not None:
-            self._task.cancel()
 
     def _write(self, frame: bytes) -> None:
         """Write a finished frame without `write_message`, which would encode it again and start a task per browser.

@@ -32,17 +32,10 @@ class StatusPage(Base):
 class StatusSocket(SessionSocket):
     """Sends the report, and the samples since the last one; from memory, without a query."""
 
-    _task: asyncio.Task[None] | None = None
-
     def on_message(self, message: str | bytes) -> None:
         """Start once the page has announced itself."""
         if self._task is None and self.session.user is not None:
             self._task = asyncio.create_task(self._run())
-
-    def on_close(self) -> None:
-        """Stop sending."""
-        if self._task is not None:
-            self._task.cancel()
 
     async def _run(self) -> None:
         history, number = self.demo.history, 0

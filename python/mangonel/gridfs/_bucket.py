@@ -153,7 +153,7 @@ class _GridFSBucket(OfThisProcess):
         """
         self = self._limited(timeout_ms)
         target = self._new_file({}, filename, chunk_size_bytes, metadata, session)
-        return self._port.flow(self._upload_flow(target, source))
+        return self._port.flow(target._whole_flow(source))
 
     def upload_from_stream_with_id(
         self,
@@ -199,14 +199,8 @@ class _GridFSBucket(OfThisProcess):
             fields["metadata"] = metadata
         return self._in_class(self._collection, session=session, **fields)
 
-    async def _upload_flow(self, target: _GridIn, source: Any) -> Any:
-        target._sender.write_at_once()
-        await target._write_flow(source)
-        await target._close_flow()
-        return target._id
-
     async def _upload_with_id_flow(self, target: _GridIn, source: Any) -> None:
-        await self._upload_flow(target, source)
+        await target._whole_flow(source)
 
     # Downloads.
 
@@ -221,7 +215,7 @@ class _GridFSBucket(OfThisProcess):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            NoFile: no file has this id or name.
+            NoFile: no file has this `_id`.
 
         Example:
             >>> bucket.open_download_stream(file_id).read(5)
@@ -230,9 +224,7 @@ class _GridFSBucket(OfThisProcess):
         return self._run(timeout_ms, _GridFSBucket._open_flow, file_id, session)
 
     async def _open_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
-        found = self._out_class(self._collection, file_id, session=session)
-        await found._begin_flow()
-        return found
+        return await self._out_class(self._collection, file_id, session=session)._opened_flow()
 
     def open_download_stream_by_name(
         self,
@@ -283,7 +275,7 @@ class _GridFSBucket(OfThisProcess):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            NoFile: no file has this id or name.
+            NoFile: no file has this `_id`.
             CorruptGridFile: a chunk is damaged, or the file was replaced during the read.
 
         Example:
@@ -315,7 +307,7 @@ class _GridFSBucket(OfThisProcess):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            NoFile: no file has this id or name.
+            NoFile: no file has this `_id`.
             CorruptGridFile: a chunk is damaged; earlier chunks were written.
 
         Example:
@@ -413,7 +405,7 @@ class _GridFSBucket(OfThisProcess):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            NoFile: no file has this id or name.
+            NoFile: no file has this name.
 
         Example:
             >>> bucket.delete_by_name("greeting")
@@ -452,7 +444,7 @@ class _GridFSBucket(OfThisProcess):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            NoFile: no file has this id or name.
+            NoFile: no file has this `_id`.
 
         Example:
             >>> bucket.rename(file_id, "farewell")

@@ -43,7 +43,7 @@ _LEAST_DOUBTED = 64 * 1024 * 1024
 _LARGEST_CHUNK = 16 * 1024 * 1024
 
 # Chunks that come with the file's document cost up to 0.3 ms a megabyte more than those of a cursor, and save a round
-# trip, which has to take a second for so many bytes.
+# trip, which has to take a second for this many bytes.
 _SAVED_RATE = 2e9
 
 # Bytes of one exhaust reply: small, so that the server prepares one reply while it sends the last.
@@ -255,7 +255,7 @@ class ChunkStream:
         self._remember(self._last)
 
     def _remember(self, count: int) -> None:
-        """Ask for so many chunks with the next file, if this one was read from its start and that saves time."""
+        """Ask for this many chunks with the next file, if this one was read from its start and that saves time."""
         if self._is_whole:
             most = min(BATCH_SIZE, self._port.distance * _SAVED_RATE)
             self._files._client._first_chunks = count if count * self._chunk_size <= most else 0

@@ -80,11 +80,7 @@ class _GridFS(OfThisProcess):
         return self._port.flow(self._put_flow(data, kwargs))
 
     async def _put_flow(self, data: Any, fields: dict[str, Any]) -> Any:
-        target = self._in_class(self._collection, **fields)
-        target._sender.write_at_once()
-        await target._write_flow(data)
-        await target._close_flow()
-        return target._id
+        return await self._in_class(self._collection, **fields)._whole_flow(data)
 
     def get(self, file_id: Any, session: _ClientSession | None = None) -> FaceResult[_GridOut]:
         """Return the file with this `_id`, open for reading.
@@ -100,12 +96,7 @@ class _GridFS(OfThisProcess):
             >>> fs.get(file_id).read()
             b'hello'
         """
-        return self._port.flow(self._get_flow(file_id, session))
-
-    async def _get_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
-        found = self._out_class(self._collection, file_id, session=session)
-        await found._begin_flow()
-        return found
+        return self._port.flow(self._out_class(self._collection, file_id, session=session)._opened_flow())
 
     def get_version(
         self,

@@ -235,6 +235,13 @@ class _GridIn(OneAtATime):
                 "begin another upload here"
             )
 
+    async def _whole_flow(self, data: Any) -> Any:
+        """Write the whole file and close it; return its `_id`."""
+        self._sender.write_at_once()
+        await self._write_flow(data)
+        await self._close_flow()
+        return self._id
+
     async def _write_flow(self, data: Any) -> None:
         if self._closed:
             raise ValueError("cannot write to a closed file")

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Mapping
-    from typing import NoReturn
+    from typing import NoReturn, Self
 
     from typing_extensions import Buffer
 
@@ -103,6 +103,10 @@ class _GridOut(OneAtATime):
                 self._file, self._first = opened
                 return self._found()
         return await self._open_flow()
+
+    async def _opened_flow(self) -> Self:
+        await self._begin_flow()
+        return self
 
     def _found(self) -> Mapping[str, Any]:
         if not self._file:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
 
-# A round trip of at least so many seconds costs more than a saved command gains elsewhere.
+# A round trip of at least this many seconds costs more than a saved command gains elsewhere.
 LEAST_DISTANCE = 0.0007
 
 # The first chunks: a file of 1 MiB has five of the default size, and a sixth would be surplus. After a larger file was

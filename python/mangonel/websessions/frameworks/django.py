@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import weakref
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from http.cookies import Morsel
 from itertools import takewhile
 from math import isnan
@@ -362,10 +363,6 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         """Return the values."""
         return dict(self._get_session())
 
-    async def aload(self) -> dict[str, Any]:
-        """As `load`."""
-        return dict(await self._aget_session())
-
     def exists(self, session_key: str) -> bool:
         """Return whether a cookie's value names a stored websession.
 
@@ -484,22 +481,6 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         else:
             state.set_extra("idle", float(value))
 
-    async def aset_expiry(self, value: Any) -> None:
-        """As `set_expiry`.
-
-        Args:
-            value: seconds, 0 or None.
-
-        Raises:
-            UsageError: as there.
-            StoreError: the store did not answer.
-
-        Example:
-            >>> await request.session.aset_expiry(300)
-        """
-        await self._aget_session()
-        self.set_expiry(value)
-
     def get_expiry_age(self, **keywords: Any) -> int:
         """Return how many seconds it lasts without being used.
 
@@ -512,22 +493,6 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         """
         return int(self._sessions.expiry(0.0, float("inf"), self._get_session().state.extra))
 
-    async def aget_expiry_age(self, **keywords: Any) -> int:
-        """As `get_expiry_age`.
-
-        Args:
-            keywords: Django's, which have no meaning here.
-
-        Raises:
-            StoreError: the store did not answer.
-
-        Example:
-            >>> await SessionStore().aget_expiry_age()
-            1800
-        """
-        await self._aget_session()
-        return self.get_expiry_age()
-
     def get_expiry_date(self, **keywords: Any) -> datetime.datetime:
         """Return when it ends unless it is used.
 
@@ -538,34 +503,14 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
             >>> SessionStore().get_expiry_date() > datetime.datetime.now(datetime.UTC)
             True
         """
-        deadline = self._get_session().state.record
-        most = deadline.deadline if deadline is not None else float("inf")
+        record = self._get_session().state.record
+        most = record.deadline if record is not None else float("inf")
         ends = min(self._sessions.now() + self.get_expiry_age(), most)
         return datetime.datetime.fromtimestamp(ends, datetime.UTC)
-
-    async def aget_expiry_date(self, **keywords: Any) -> datetime.datetime:
-        """As `get_expiry_date`.
-
-        Args:
-            keywords: Django's, which have no meaning here.
-
-        Raises:
-            StoreError: the store did not answer.
-
-        Example:
-            >>> await SessionStore().aget_expiry_date() > datetime.datetime.now(datetime.UTC)
-            True
-        """
-        await self._aget_session()
-        return self.get_expiry_date()
 
     def get_expire_at_browser_close(self) -> bool:
         """Return whether the cookie ends with the browser."""
         return not self._get_session().permanent
-
-    async def aget_expire_at_browser_close(self) -> bool:
-        """As `get_expire_at_browser_close`."""
-        return not (await self._aget_session()).permanent
 
     def get_session_cookie_age(self) -> int:
         """Return the idle limit in seconds."""
@@ -585,8 +530,23 @@ def _through(name: str) -> property:
     return property(read, write)
 
 
+def _loaded_first(name: str) -> Any:
+    """Return the twin of a method: it loads the websession on the event loop before it calls the method."""
+
+    @wraps(getattr(SessionStore, name))
+    async def twin(self: SessionStore, *arguments: Any, **keywords: Any) -> Any:
+        await self._aget_session()
+        return getattr(self, name)(*arguments, **keywords)
+
+    twin.__name__, twin.__doc__ = f"a{name}", f"As `{name}`."
+    twin.__qualname__ = f"SessionStore.a{name}"
+    return twin
+
+
 for _name in ("label", "permanent", "data"):
     setattr(SessionStore, _name, _through(_name))
+for _name in ("load", "set_expiry", "get_expiry_age", "get_expiry_date", "get_expire_at_browser_close"):
+    setattr(SessionStore, f"a{_name}", _loaded_first(_name))
 
 
 class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyped
