@@ -29,7 +29,7 @@ KEPT = ROOT / "tools" / "instructions.toml"
 PROGRAM = "mangonel-instructions"
 # What counts the extension's work.
 SCRIPTS = ("codec.py", "mapper.py", "everyday.py")
-# Each is played in so many processes, and the least counts: variables that mean nothing move what follows in memory,
+# Each is played in this many processes, and the least counts: variables that mean nothing move what follows in memory,
 # and with it which attributes share a place in the interpreter's cache of them.
 LAYOUTS = 3
 TOLERANCE = 0.02

@@ -25,7 +25,7 @@ PLANTED = ROOT / "target/planted/build/debug/simulate"
 SOUND = ROOT / "target/planted/sound"
 # Of processor time.
 SECONDS = 60
-# Quick to compile: each fault compiles the core anew.
+# Quick to compile: each fault compiles the core again.
 PROFILE = {"CARGO_PROFILE_TEST_DEBUG": "0", "CARGO_INCREMENTAL": "1"}
 
 

@@ -84,7 +84,7 @@ def fail(*commands: str, **met: Any) -> Step:
     """Have the next command of these names meet a fail point.
 
     `code`: it is refused. `concern`: it is done, and its write concern fails with this code. `close`: its connection is
-    closed before it is done. `block`: it waits so many milliseconds first.
+    closed before it is done. `block`: it waits this many milliseconds first.
     """
     data: dict[str, Any] = {"failCommands": list(commands)}
     match met:

@@ -80,7 +80,7 @@ class Job:
         return True
 
     def complete(self, parts: int) -> None:
-        """Note that a run has stored all its parts, unless an earlier one had.
+        """Record that a run has stored all its parts, unless an earlier run is recorded.
 
         Args:
             parts: how many it has; they are numbered from 0.

@@ -39,7 +39,7 @@ def read(
         filter: query document. None: all documents.
         schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
             looks at every document.
-        sample: look at so many documents for the schema; fields that none of them has are not read.
+        sample: look at this many documents for the schema; fields that none of them has are not read.
         on_invalid: as for `Cursor.to_arrow`. "string" without a schema, else "raise".
         parts: how many parts, which are Dask's partitions. None: one for 64 MiB of the collection.
         snapshot, connect: as for `Collection.partitions`. A partition that is computed again gives the same rows with

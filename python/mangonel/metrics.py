@@ -1,6 +1,6 @@
 """What a client has counted, as `client.metrics()` returns it: a copy that does not change.
 
-All counts only grow while the client lives, but for those that say "at this moment". A forked child begins anew.
+All counts only grow while the client lives, but for those that say "at this moment". A forked child starts from zero.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ClientMetrics:
         bytes_sent, bytes_received: messages sent and received whole by operations, as they are on the wire, but for
             TLS. Handshakes are among them, monitors are not.
         open_cursors: cursors that servers have open for this client, at this moment, as far as it knows.
-        topology_changes: how often what is known of the deployment has changed.
+        topology_changes: how often the known state of the deployment has changed.
 
     Example:
         >>> metrics = client.metrics()

@@ -87,7 +87,7 @@ class PoolOptions:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The client metadata document, made anew on each access."""
+        """The client metadata document, made again on each access."""
         from mangonel.handshake_metadata import client_metadata
 
         return client_metadata(self.appname, self._drivers, self._is_async)

@@ -33,7 +33,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
         filter: query document. None: all documents.
         schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
             looks at every document.
-        sample: look at so many documents for the schema; fields that none of them has are not read.
+        sample: look at this many documents for the schema; fields that none of them has are not read.
         on_invalid, missing: as for `Cursor.to_arrow`. `on_invalid` is "string" without a schema, else "raise".
         parts: how many parts, which are Ray's read tasks. None: one for 64 MiB of the collection.
         snapshot, connect: as for `Collection.partitions`.

@@ -108,7 +108,7 @@ def command_paths(face: Face, server: ScriptedServer) -> Iterator[Path_]:
     for command in COMMANDS:
         for wrong, (reply, more) in WRONG_COMMANDS.items():
             if wrong == "closed" and command != "createUser":
-                # After each of them the server is looked at anew, half a second later.
+                # After each of them the server is looked at again, half a second later.
                 continue
             fields = {"pwd": SECRET, "payload": SECRET, "key": SECRET, **more}
 

@@ -59,7 +59,7 @@ def values(kind: Any) -> Any:
 
 
 def rows(schema: Any) -> Any:
-    """A strategy for documents, of which any field may be missing, in any order, beside others."""
+    """A strategy for documents whose fields may be missing, in any order and beside other fields."""
     known = st.fixed_dictionaries({}, optional={name: values(kind) for name, kind in schema})
     return st.tuples(known, st.booleans()).map(
         lambda drawn: dict(reversed(drawn[0].items())) | {"other": 1} if drawn[1] else drawn[0]

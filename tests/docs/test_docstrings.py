@@ -19,7 +19,7 @@ def test_docstring_gives_what_it_owes():
 
 
 def test_what_is_fulfilled_is_taken_off_the_list():
-    """`python tests/docs/docstrings.py` writes the list anew."""
+    """`python tests/docs/docstrings.py` writes the list again."""
     found = all_owed()
 
     assert {name: rules for name, rules in listed().items() if found.get(name) != rules} == {}

@@ -1,4 +1,4 @@
-"""How long data keys are kept in memory, and which of them are encrypted anew; with PyMongo beside."""
+"""How long data keys are kept in memory, and which of them are encrypted again; with PyMongo beside."""
 
 from __future__ import annotations
 

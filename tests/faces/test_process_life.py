@@ -31,7 +31,7 @@ from tools.scripted_server import Close, Hang, Raw, Reply, ScriptedServer
 
 
 def _spawned(uri: str, is_async: bool, results: Any) -> None:
-    """Run in a process of its own, which imports everything anew."""
+    """Run in a process of its own, which imports everything again."""
     if is_async:
 
         async def ask() -> Any:

@@ -24,7 +24,7 @@ import mangonel.bson as bson
 from mangonel.bson.raw_bson import RawBSONDocument
 
 def limited(more, action):
-    "Run `action` with at most so many MiB more than there are, and return the error that it must raise."
+    "Run `action` with at most this many MiB more than there are, and return the error that it must raise."
     with open("/proc/self/statm") as pages:
         used = int(pages.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + more * 2**20, resource.RLIM_INFINITY))

@@ -280,7 +280,7 @@ def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path
     ):
         with pytest.raises(TransferError, match=f"with another .*({what})"):
             export_table(database.rows, path, resume=True, **more)
-    # Without `resume` it begins anew.
+    # Without `resume` it begins again.
     assert export_table(database.rows, path, filter={"_id": 1}).documents == 1
 
     progress = tmp_path / "kept"

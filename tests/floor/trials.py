@@ -188,7 +188,7 @@ class Trials:
         await self.nothing_is_left(broken is not None and self.flow.may_leave_cursor(broken, kind))
 
     async def run(self, kind: str, at: int) -> None:
-        """Run the flow; break it off at that step if the way itself has breaks of this kind."""
+        """Run the flow; break it off at that step if this face has breaks of this kind."""
         self.told, self.is_done, self.raised = None, False, ""
         try:
             self.told = await self.way.run(self.flow.run(), kind, at)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # "silent": the server does it, and nothing comes back on a connection that stays open.
 VIRTUAL_BREAKS = (*BREAKS, "silent")
-# Seconds that a message takes; with chance up to so many times of it.
+# Seconds that a message takes; with chance up to this many times of it.
 _WAY_S = 0.001
 _SPREAD = 20
 _BUFFER = 1 << 20

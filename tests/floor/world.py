@@ -89,7 +89,7 @@ class World:
         heapq.heappush(self._timers, (self.moment(seconds), next(self._tickets), callback))
 
     def moment(self, seconds: float) -> int:
-        """Return the nanoseconds of the clock in so many seconds; never less, or time would not move on."""
+        """Return the nanoseconds of the clock in this many seconds; never less, or time would not move on."""
         return self.now + math.ceil(seconds * _NANOSECONDS)
 
     def turn(self) -> None:

@@ -172,7 +172,7 @@ def test_upstream_bug_megabytes_are_counted_by_the_published_files():
 
 
 def results(*rows: tuple[str, str, float]) -> Results:
-    """Return results of parts that took so many µs an operation, by contender."""
+    """Return results of parts that took this many µs an operation, by contender."""
     plain = {"experiment": "spec", "version": 1, "unit": "operation", "write_concern": "", "judge": "wall"}
     cells = []
     for part, contender, wall_us in rows:

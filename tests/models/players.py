@@ -227,7 +227,7 @@ class Player:
         return value
 
     async def within(self, seconds: Any, call: Any) -> Any:
-        """Call a function within so many seconds."""
+        """Call a function within this many seconds."""
         with self.module.timeout(seconds):
             return await self._wait(call())
 

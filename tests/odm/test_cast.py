@@ -155,7 +155,7 @@ TABLE: list[tuple[Any, str, Any, Any]] = [
     (Similar, "at", 2**62, ValidationError),
     (Similar, "n", math.inf, ValidationError),
     (Similar, "data", "ab", b"ab"),
-    # To Python these are so many zeros.
+    # To Python these are this many zeros.
     (Similar, "data", 5, ValidationError),
 ]
 

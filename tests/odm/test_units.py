@@ -226,7 +226,7 @@ def _reached(start: int, leads: dict[int, set[int]]) -> set[int]:
 
 @pytest.fixture
 def refuse(db: Connection) -> Iterator[Any]:
-    """Make the server refuse a command so many times, as if another transaction had written the same document."""
+    """Make the server refuse a command this many times, as if another transaction had written the same document."""
     admin = db.client.admin
 
     def ask(command: str, times: int) -> None:

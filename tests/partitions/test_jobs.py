@@ -29,7 +29,7 @@ def rows(server: Server) -> Iterator[Any]:
 
 
 def run(rows: Any, parts: int, *, till: int | None = None, knows: bool = True, name: str = "job") -> int:
-    """Store the rows in parts; fail behind so many. `knows`: how many parts there are, as Dask does."""
+    """Store the rows in parts; fail behind this many. `knows`: how many parts there are, as Dask does."""
     target = Target(rows, once=name)
     job = target.job()
     assert job is not None

@@ -1,4 +1,4 @@
-"""Collections are made anew only for a case whose data are not there."""
+"""Collections are made again only for a case whose data are not there."""
 
 from __future__ import annotations
 

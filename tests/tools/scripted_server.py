@@ -149,7 +149,7 @@ class ScriptedServer:
             self._once.setdefault(name, deque()).extend(actions)
 
     def on_connect(self, *actions: Action) -> None:
-        """Do this with the next accepted connections before reading anything; Close and Raw make sense."""
+        """Do this with the next accepted connections before reading anything. Takes `Close` and `Raw` only."""
         with self._changed:
             self._on_connect.extend(actions)
 

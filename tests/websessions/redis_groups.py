@@ -52,7 +52,7 @@ def client_of(port: int, tls: Certificates | None) -> Any:
 
 
 def until(port: int, is_so: Callable[[Any], bool], tls: Certificates | None = None) -> None:
-    """Wait until a server says so."""
+    """Wait until `is_so` is true of a client of the server on this port."""
     deadline = time.monotonic() + TIMEOUT
     with client_of(port, tls) as client:
         while not is_so(client):

@@ -178,7 +178,7 @@ def test_an_end_or_a_login_that_could_not_be_stored_is_an_error_under_every_poli
 
 
 class Both:
-    """A memory store both of whose sides fail after so many calls."""
+    """A memory store both of whose sides fail after this many calls."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store.blocking

@@ -320,7 +320,7 @@ def make_flask_client(flask_app: flask.Flask) -> Callable[..., Any]:
 
 
 class Unreliable(BlockingMemoryStore):
-    """Fails after so many calls."""
+    """Fails after this many calls."""
 
     fail_after: int | None = None
 

@@ -163,7 +163,7 @@ async def test_tokens_against_forgery_belong_to_one_session_and_one_login() -> N
     session = await browser.begin()
     session.check_csrf(token)
     session.check_csrf(again, "same-origin")
-    # Masked anew for each answer, so that compression tells nothing.
+    # Masked again for each answer, so that compression tells nothing.
     assert token != again
     for wrong in (None, "", "x", foreign_token, token[:-2], "A" * len(token), "é" * 43):
         with pytest.raises(CSRFError):

@@ -41,7 +41,7 @@ def limited_cursor(port: Port, timeout_ms: float | None, timeout_mode: str | Non
     Args:
         port: as for `limited`.
         timeout_ms: milliseconds, as for `limited`. None: the limit that the port has already.
-        timeout_mode: "iteration": the limit is for the first command, and anew for each later batch.
+        timeout_mode: "iteration": the limit holds for the first command, and again for each later batch.
             "cursor_lifetime" or None: it is for all of them together.
 
     Raises:

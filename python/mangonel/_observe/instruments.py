@@ -252,7 +252,7 @@ class Clients:
     """The clients whose counts are exported together. Counts of those that are gone stay: no counter shrinks.
 
     Attributes:
-        forks: how many forks this process is from the first one. A forked child begins anew.
+        forks: how many forks this process is from the first one. A forked child starts from zero.
     """
 
     def __init__(self) -> None:
@@ -339,7 +339,7 @@ class Clients:
 
 
 def _read(core: _core.Core, last: _Totals) -> None:
-    """Replace what was read of a client."""
+    """Replace the counts that were read of a client."""
     counted = metrics.snapshot(core)
     last.clear()
     # It counts, since it was added.

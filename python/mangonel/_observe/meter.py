@@ -40,7 +40,7 @@ class Meter:
         # Of the collection that is under way: the values, and the names that were read.
         self._totals: dict[tuple[str, Attributes], int | Histogram] = {}
         self._read: set[str] = set()
-        # What was recorded in this process, which is so many forks from the first.
+        # What was recorded in this process, which is this many forks from the first.
         self._recorded: dict[tuple[str, Attributes], Histogram] = {}
         self._forks = 0
         self._histograms: dict[str, Any] = {}

@@ -224,7 +224,7 @@ class SpanMaker:
         )
 
     def _note(self) -> None:
-        """Remember what the tracer has, and what follows from it."""
+        """Remember the tracer's attributes, and the values derived from them."""
         tracer = self._tracer
         self._processor = processor = tracer.span_processor
         parts: Any = getattr(processor, "_span_processors", None)
@@ -416,7 +416,7 @@ def _is_equal(tracer: Any) -> bool:
 
 
 def _shown(span: Any) -> tuple[Any, ...]:
-    """Return what an exporter reads of a span, without what chance or the clock decides."""
+    """Return the values that an exporter reads of a span, without random ids and times."""
     return (
         span.name,
         span.kind,

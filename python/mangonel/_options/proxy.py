@@ -67,7 +67,7 @@ class Proxy:
         Args:
             target: the server to reach. A Unix socket is on this machine and never reached through a proxy.
             send: sends all of the bytes.
-            receive: returns at most so many bytes that the proxy sent, and none once it has closed the connection.
+            receive: returns at most this many bytes that the proxy sent, and none once it has closed the connection.
 
         Raises:
             ProxyError: the proxy refused, or speaks something else.

@@ -43,7 +43,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         "--sample",
         type=number(1),
         metavar="N",
-        help="look at so many documents, chosen at random (default: at all)",
+        help="look at this many documents, chosen at random (default: at all)",
     )
     parser.add_argument(
         "--as",

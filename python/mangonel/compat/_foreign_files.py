@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ForeignCursor:
-    """A cursor of the foreign database, with what the flows of GridFS call of a cursor.
+    """A cursor of the foreign database, with the methods of a cursor that the flows of GridFS call.
 
     Args:
         cursor: the foreign one.
@@ -252,7 +252,7 @@ class ForeignGridOut(GridOut):
         return self._file
 
     async def _piece_flow(self, most: int) -> bytes:
-        """Return the bytes from the position to the end of their chunk, at most so many; nothing at the file's end."""
+        """Return the bytes from the position to the end of their chunk, at most `most`; nothing at the file's end."""
         file = await self._open_flow()
         length, size = size_in(file, "length"), size_in(file, "chunkSize")
         if self._position >= length or most <= 0:

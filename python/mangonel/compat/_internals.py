@@ -151,7 +151,7 @@ _PROHIBITED = ("c12", "c21_c22", "c3", "c4", "c5", "c6", "c7", "c8", "c9")
 
 
 def saslprep(data: Any, prohibit_unassigned_code_points: bool = True) -> Any:
-    """Return a user name or password as SASL compares it: RFC 4013. What is no str is returned as it is.
+    """Return a user name or password as SASL compares it: RFC 4013. Any other value is returned unchanged.
 
     Args:
         data: the text.

@@ -149,7 +149,7 @@ class _Imports(cst.CSTTransformer):
                     self._bound[alias.evaluated_alias or _name(alias.name)] = module
 
     def visit_Attribute(self, node: cst.Attribute) -> None:  # noqa: N802  # LibCST's name
-        """Note what is read of a name."""
+        """Record the attributes that are read of a name."""
         names: list[str] = []
         inner: cst.BaseExpression = node
         while isinstance(inner, cst.Attribute):

@@ -21,7 +21,7 @@ TagSets = Sequence[TagSet]
 
 
 class Selection:
-    """Servers of a topology, what a selector gets and returns.
+    """Servers of a topology: the argument and the result of a selector.
 
     Args:
         topology_description: the topology.

@@ -79,7 +79,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         "--sample",
         type=number(1),
         metavar="N",
-        help="of tables: take the columns from so many documents (default: from all)",
+        help="of tables: take the columns from this many documents (default: from all)",
     )
     parser.add_argument(
         "--missing",

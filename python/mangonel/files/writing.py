@@ -83,7 +83,7 @@ def export_table(
         schema: as for `Cursor.to_arrow`. Fields that it does not name are not written.
         filter: query document. None: all documents.
         projection: fields to write. None: all. Not together with `schema`.
-        sample: infer the columns from so many documents. Faster, but a field that none of them has is not written.
+        sample: infer the columns from this many documents. Faster, but a field that none of them has is not written.
         on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
         missing: "distinguish" adds a column that tells null from missing, as for `Cursor.to_arrow`.
         parallel: how many parts are read and written at a time.

@@ -51,7 +51,7 @@ async def run_in_thread(function: Callable[..., T], collection: Any, *arguments:
 
 
 def check_face(collection: Any, *, is_async: bool, twin: str) -> None:
-    """Refuse what is no collection of a face.
+    """Refuse anything but a collection of that face.
 
     Args:
         collection: what was passed as one.

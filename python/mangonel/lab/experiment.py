@@ -62,7 +62,7 @@ class Part:
     server: bool = True  # ask the server for its processor time around each sample
     bytes_each: int = 0  # of one operation, where speed is told in MB/s too; 0 elsewhere
     sleeps: bool = False  # its work is waiting, so that in the brief form all play it at the same moment
-    rounds: int = 0  # it is played in the first so many rounds alone, since one takes long; 0: in each
+    rounds: int = 0  # it is played only in this many first rounds, since one takes long; 0: in each
 
     def is_due(self, turn: int) -> bool:
         """Return whether it is played in the round with this number."""
@@ -285,7 +285,7 @@ class Experiment:
         raise NotImplementedError
 
     def leaves_out(self, contender: Contender, size: Size) -> str:
-        """Return why a contender plays no part of this form, for the report's list of absences, or ""."""
+        """Return why a contender is absent from this form, for the report, or ""."""
         return ""
 
     def stand_in(self, part: str, contender: str) -> str:

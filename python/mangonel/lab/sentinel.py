@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 STEPS = 100_000
-DISTURBED = 1.25  # so many times the run's best
+DISTURBED = 1.25  # this many times the run's best
 STOLEN = 0.03  # share of a round's processor time that the hypervisor gave to others
 FSYNC_BYTES = 4096
 # The kernel's clock id for a process's CPU time, from the process id: see clock_getcpuclockid(3).

@@ -295,7 +295,7 @@ def _distinct(where: str, spec: dict[str, Any], size: int) -> list[Any]:
     """Return different values of a described type.
 
     Raises:
-        OdmError: it has not so many.
+        OdmError: it has fewer.
     """
     few: dict[str, Callable[[], Any]] = {
         "bool": lambda: (True, False),

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark does once for all of its tasks."""
+"""The set-up that a Python worker of Spark does once for all of its tasks."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ async def last_flow(
     another user's.
 
     Args:
-        record: what is stored where the trail begins.
+        record: the record at which the trail begins.
         known: the record at admission, for a search by its user if the trail is gone.
         rotations: False: stop at a record that a rotation ended, for a request that is not admitted yet.
     """

@@ -18,7 +18,7 @@ class SharedTimeout:
     """Cancels tasks of one loop that have waited too long, and distinguishes that from other cancellations.
 
         with timeout:
-            await something    # TimeoutError after so many seconds
+            await something    # TimeoutError after this many seconds
 
     Args:
         loop: the loop of the tasks.

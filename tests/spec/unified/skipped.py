@@ -1,7 +1,7 @@
 """The list of cases that do not pass: `tests/spec/SKIPPED.md`, read for the gaps and written for what cannot run.
 
 Both parts are lists of cases below a heading with their reason. `python -m spec.unified.skipped` in `tests` writes the
-second part anew.
+second part again.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ class Advisor(CommandListener):
             self._background.run_after(_IDLE_S, self._explain)
 
     def _explain(self) -> list[_core.Operation]:
-        """Explain what is waiting, or come back later if the client is busy. Runs in the background."""
+        """Explain the waiting commands, or try again later if the client is busy. Runs in the background."""
         try:
             while self._waiting and not self._core.is_closed:
                 if monotonic() - self._last < _IDLE_S:

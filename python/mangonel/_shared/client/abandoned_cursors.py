@@ -54,7 +54,7 @@ class AbandonedCursors:
         self._background.run_later(self._end_bound)
 
     def _end_bound(self) -> list[_core.Operation]:
-        """Have the ports of the connections end the cursors that are bound to these; return no operation."""
+        """End the cursors that are bound to connections, through the ports of these; return no operation."""
         core = self._background.core
         for link, operation in self._take_bound():
             opener, shard = core.opener_of(link) or (None, 0)

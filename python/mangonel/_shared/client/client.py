@@ -155,7 +155,7 @@ class _MongoClient(
             is_encodable = True
         if not is_encodable:
             raise ConfigurationError(
-                "expected options of characters that UTF-8 has, got a lone surrogate in the user name, the password "
+                "expected options that UTF-8 can encode, got a lone surrogate in the user name, the password "
                 "or another option"
             )
         fork_and_exit.prepare()

@@ -165,7 +165,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             filter: query document for those descriptions, such as `{"type": "view"}`.
             comment: shown in the server's logs and profile.
             timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
-            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+            timeout_mode: `"iteration"`: the limit holds for the first command, and again for each later batch.
                 `"cursor_lifetime"` or None: it is for all of them together.
             **kwargs: more fields of the command: `nameOnly`, `authorizedCollections`.
 

@@ -171,7 +171,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
             timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
-            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+            timeout_mode: `"iteration"`: the limit holds for the first command, and again for each later batch.
                 `"cursor_lifetime"` or None: it is for all of them together.
             **kwargs: more fields of the command: `allowDiskUse`, `batchSize`, `bypassDocumentValidation`,
                 `collation`, `hint`, `maxTimeMS`, and `maxAwaitTimeMS` for later batches.

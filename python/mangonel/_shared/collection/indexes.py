@@ -198,7 +198,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
-            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+            timeout_mode: `"iteration"`: the limit holds for the first command, and again for each later batch.
                 `"cursor_lifetime"` or None: it is for all of them together.
 
         Raises:

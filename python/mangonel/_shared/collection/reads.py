@@ -95,7 +95,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         Args:
             args, kwargs: as for `Cursor`, without the collection.
             timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
-            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+            timeout_mode: `"iteration"`: the limit holds for the first command, and again for each later batch.
                 `"cursor_lifetime"` or None: it is for all of them together.
 
         Example:

@@ -73,7 +73,7 @@ class CursorTables:
         """
         if others:
             raise TypeError(
-                "expected of on_invalid, missing, categorical, parallel and ordered as options of a table, got "
+                "expected only on_invalid, missing, categorical, parallel and ordered as options of a table, got "
                 f"{', '.join(others)}; convert pyarrow.table(cursor.to_arrow()) with another library's options"
             )
         source: CursorTables | Ranges = self

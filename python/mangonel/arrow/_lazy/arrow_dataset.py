@@ -17,7 +17,8 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
     """The documents of a query as a dataset. Made by `Collection.dataset`.
 
     Each scan sends a query of its own. Engines hand on columns and predicates by `scanner`, `to_table`, `to_batches`,
-    `head` and `count_rows`. Predicates are sent where MongoDB's meaning is theirs, and always applied to what arrives.
+    `head` and `count_rows`. Predicates are sent if MongoDB reads them as
+    the engine does, and are always applied again to the documents that arrive.
     """
 
     def __init__(self, source: Source, expression: Any = None) -> None:

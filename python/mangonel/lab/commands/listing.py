@@ -15,7 +15,7 @@ from mangonel.lab.experiment import Experiment, Part, Size
 # The URI for checking whether a contender could play: a server like the lab's own.
 LOCAL = "mongodb://127.0.0.1:27017/?replicaSet=rs0"
 USUAL_WIDTH = 100
-NARROW = 70  # a terminal of so many columns has no room for a column of names
+NARROW = 70  # a terminal of this many columns has no room for a column of names
 NAMES_AT_MOST = 26  # columns that the names of parts and contenders have
 
 

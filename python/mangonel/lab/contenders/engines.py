@@ -16,7 +16,7 @@ from mangonel.lab.contenders._faces import named
 from mangonel.lab.contenders._pymongo_like import uri_with
 
 COLLECTION = "engine_rows"
-SHARE = 100  # one row in so many
+SHARE = 100  # one row of this many
 SEVENTH = 7  # of each hundred, the one that is asked for
 SCHEMA: dict[str, Any] = {
     "_id": int,

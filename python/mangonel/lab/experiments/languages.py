@@ -100,7 +100,7 @@ class ProgramTask(Task):
         return self.count
 
     def run(self, plant: float) -> dict[str, float]:
-        """Let the program do its work, slowed down by a share, and return what it told of its times."""
+        """Let the program do its work, slowed down by a share, and return the times that it reported."""
         return self.program.ask("run", self.verb, self.count, plant)
 
     def extras(self) -> dict[str, float]:

@@ -100,7 +100,7 @@ class ShareTask(RateTask):
         self.keys = (self.keys * (wanted // len(self.keys) + 1))[:wanted]
 
 
-EVERY = 250  # one document in so many is compared
+EVERY = 250  # one document of this many is compared
 BATCHINGS = {
     "batch": Batching(5000),
     "exhaust": Batching(2000, exhaust=True),

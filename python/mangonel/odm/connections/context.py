@@ -8,7 +8,7 @@ from typing import Any
 
 # The session of all operations in this context, by the clients that it belongs to.
 sessions: ContextVar[Mapping[Any, Any] | None] = ContextVar("mangonel_odm_sessions", default=None)
-# Returns them, or None. A method of an imported name is bound anew at each call.
+# Returns them, or None. A method of an imported name is bound again at each call.
 current_sessions = sessions.get
 
 

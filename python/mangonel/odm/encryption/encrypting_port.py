@@ -163,8 +163,8 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
     values = cipher_of(client, connection.clients.encryption.get(is_async))
     if tree is not None and tree.is_queryable and (options is None or options._bypass_auto_encryption):
         raise ConfigurationError(
-            f"cannot use {model.__name__}, which has fields of Queryable Encryption: their commands say so to the "
-            "server, which takes connect(..., auto_encryption_opts=AutoEncryptionOpts(..., bypass_query_analysis=True))"
+            f"cannot use {model.__name__}, which has fields of Queryable Encryption: its commands must name them "
+            "to the server; use connect(..., auto_encryption_opts=AutoEncryptionOpts(..., bypass_query_analysis=True))"
         )
     if values is None:
         if tree is None:

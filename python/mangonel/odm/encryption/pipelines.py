@@ -286,8 +286,8 @@ def _stored(places: Places, item: list[Any], body: Group | None, node: Node | No
     missing = _uncovered(node, other, "", [])
     if missing is not None:
         raise UnsupportedOption(
-            f"{item[0]} cannot store what this pipeline of {places.name} gives in {target!r}, whose {missing} is "
-            "encrypted: expected documents that have it encrypted alike; use connection().database() if they have "
+            f"{item[0]} cannot store the results of this pipeline of {places.name} in {target!r}, whose {missing} is "
+            "encrypted: expected results in which it is encrypted alike; use connection().database() if they have "
             "no such field"
         )
 

@@ -221,7 +221,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def limit(self, limit: int | None) -> Self:
-        """Return at most so many documents. As `[:0]`, a limit of 0 matches none, unlike the driver's.
+        """Return at most this many documents. As `[:0]`, a limit of 0 matches none, unlike the driver's.
 
         Args:
             limit: how many. None: no limit.

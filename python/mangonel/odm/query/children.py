@@ -1,6 +1,6 @@
 """`include` of a `Many`: fetches the documents that refer to others, with one command for all of them.
 
-With a limit for each, the server takes so many from each list (`$lookup`); where it cannot, all are fetched and the
+With a limit for each, the server takes that many from each list (`$lookup`); where it cannot, all are fetched and the
 rest is dropped here.
 """
 

@@ -29,7 +29,7 @@ _erased: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("mangonel_erased"
 
 @contextmanager
 def erased_documents() -> Iterator[list[tuple[Any, Any]]]:
-    """Collect what deletions inside the block erase, by rules too, for a caller that cleans up after them.
+    """Collect the documents that deletions inside the block erase, directly or by rules, for a caller that cleans up.
 
     Yields:
         A list that gets models with their documents as they were stored. Documents that are only marked as deleted, and

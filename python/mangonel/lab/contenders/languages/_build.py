@@ -1,6 +1,6 @@
 """Builds the programs of other languages with their ordinary tools, each in a folder of the user's cache.
 
-The folder is named after a digest of the source, so that a changed program is built anew.
+The folder is named after a digest of the source, so that a changed program is built again.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Program:
         return told
 
     def documents(self, verb: str) -> Any:
-        """Return what a verb read, from its extended JSON."""
+        """Return the documents that a verb read, from their extended JSON."""
         text: Any = importlib.import_module(f"{modules()[1].__name__}.json_util")
         told = text.loads(self.line(self.tell("answer", verb)))
         if "error" in told:

@@ -14,7 +14,7 @@ PIPELINE = [{"$match": {"_id": {"$lt": 10}}}, {"$project": {"name": 1, "n": 1}}]
 
 
 class Work:
-    """A client and the verbs of the protocol; each verb takes how often it is done and checks every answer."""
+    """A client and the verbs of the protocol; each verb takes the number of repetitions and checks every answer."""
 
     def __init__(self, name: str, row: str) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Work:
         self.client.close()
 
     def idle(self, connections: int) -> None:
-        """Open another client that keeps so many connections."""
+        """Open another client that keeps this many connections."""
         self._idle = self.driver.MongoClient(self._uri, minPoolSize=connections)
         self._idle.admin.command("ping")
 
@@ -183,7 +183,7 @@ class Work:
 
 
 def in_threads(call: Callable[[int], None], count: int, threads: int) -> None:
-    """Divide so many calls among threads; raise the first error."""
+    """Divide this many calls among threads; raise the first error."""
     failed: list[BaseException] = []
 
     def play() -> None:

@@ -49,7 +49,7 @@ class Work:
         self._runner.close()
 
     def idle(self, connections: int) -> None:
-        """Open another client that keeps so many connections."""
+        """Open another client that keeps this many connections."""
 
         async def steps() -> None:
             before = len(os.listdir("/proc/self/fd"))
