@@ -1,8 +1,10 @@
-"""Maps PyMongo's modules to modules of this package. Holds names only; imports nothing."""
+"""Maps PyMongo's modules to modules of this package. Holds names only."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from mangonel import _MODULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,8 +15,8 @@ PYMONGO_VERSION = (4, 20, 0)
 ROOTS = frozenset(["bson", "gridfs", "pymongo"])
 
 # Modules that have the same name below `mangonel` as in PyMongo.
-_SAME = [
-    "asynchronous",
+_SAME = {
+    *(_MODULES - {"bson"}),
     "asynchronous.change_stream",
     "asynchronous.client_session",
     "asynchronous.collection",
@@ -24,36 +26,8 @@ _SAME = [
     "asynchronous.mongo_client",
     "auth",
     "auth_oidc",
-    "change_stream",
-    "client_options",
-    "client_session",
-    "collation",
-    "collection",
-    "command_cursor",
-    "common",
-    "cursor",
-    "cursor_shared",
-    "database",
-    "driver_info",
-    "errors",
-    "event_loggers",
-    "hello",
-    "logger",
-    "mongo_client",
-    "monitoring",
-    "operations",
-    "pool_options",
-    "read_concern",
-    "read_preferences",
-    "results",
-    "server_api",
-    "server_description",
-    "server_type",
-    "topology_description",
     "typings",
-    "uri_parser",
-    "write_concern",
-]
+}
 
 # Classes that PyMongo defines once for each face, and exports without a face from its public module.
 _BLOCKING = [
@@ -131,7 +105,7 @@ COUNTERPARTS: dict[str, list[str]] = {
     "bson": ["bson"],
     "gridfs": ["gridfs"],
     "pymongo": [""],
-    **{f"pymongo.{name}": [name] for name in _SAME},
+    **{f"pymongo.{name}": [name] for name in sorted(_SAME)},
     **{f"pymongo.synchronous.{name}": [name] for name in _BLOCKING},
     **{f"bson.{name}": [f"bson.{name}", "bson"] for name in _BSON},
     **_ELSEWHERE,

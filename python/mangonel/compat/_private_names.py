@@ -7,33 +7,7 @@ mongoengine-plus replaces a method of `_EncryptionIO`, and three programs import
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mangonel import _light
-
-if TYPE_CHECKING:
-    from mangonel.api import AsyncCollection, Collection, Cursor
-    from mangonel.compat._agents import _GetMore, _Query
-    from mangonel.compat._encoders import _ENCODERS, datetime
-    from mangonel.compat._encryption_io import _EncryptionIO
-    from mangonel.operations import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
-
-__all__ = [
-    "_ENCODERS",
-    "AsyncCollection",
-    "Collection",
-    "Cursor",
-    "DeleteMany",
-    "DeleteOne",
-    "InsertOne",
-    "ReplaceOne",
-    "UpdateMany",
-    "UpdateOne",
-    "_EncryptionIO",
-    "_GetMore",
-    "_Query",
-    "datetime",
-]
 
 _MODULES = {
     "_agents": ("AsyncCollection", "Collection", "Cursor", "_GetMore", "_Query"),
