@@ -1,7 +1,7 @@
 //! Borrowing, checked reader: walks a document's bytes and hands out values that point into them.
 //!
 //! Nothing is trusted: every length, terminator, type code and UTF-8 sequence is checked when it is reached.
-//! Of an embedded document only the length is checked until it is walked; `validate` checks everything.
+//! Only the length of an embedded document is checked until it is walked; `validate` checks everything.
 //! Offsets in errors count from the start of the document that was being walked.
 
 use std::iter::FusedIterator;

@@ -75,7 +75,7 @@ fn assert_same_json(found: &str, wanted: &str, what: &str) {
     assert_eq!(parse(found), parse(wanted), "{what}");
 }
 
-/// Writes every element anew, embedded ones included, as a driver's decoder and encoder would.
+/// Writes every element again, embedded ones included, as a driver's decoder and encoder would.
 fn rewrite(bytes: &[u8]) -> Vec<u8> {
     fn copy(document: RawDocument<'_>, is_array: bool, out: &mut Vec<u8>) {
         for (i, element) in document.iter().enumerate() {

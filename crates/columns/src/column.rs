@@ -163,7 +163,7 @@ impl Column {
         (self.nulls > 0).then_some(&self.valid)
     }
 
-    /// What it holds.
+    /// The kind of its values.
     pub fn kind(&self) -> Kind {
         match &self.data {
             Data::Null => Kind::Null,

@@ -193,7 +193,7 @@ impl ChunkFilter {
                     }
                     self.length = usize::try_from(self.i32_at(0)).unwrap_or(0);
                     if available < HEAD {
-                        // Of a message that is shorter than the head no more will come.
+                        // A message that is shorter than the head has arrived whole: no more will come.
                         return if self.length < HEAD { FilterStep::Plain } else { FilterStep::Receive(0) };
                     }
                     let is_message = self.i32_at(12) == OP_MSG && self.ready()[20] == 0;

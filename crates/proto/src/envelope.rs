@@ -1,5 +1,5 @@
 //! The fields that the driver adds to every command: session, transaction number, cluster time, API version,
-//! database and read preference. Stamped anew for each attempt. Spec: message "global command arguments",
+//! database and read preference. Stamped again for each attempt. Spec: message "global command arguments",
 //! server-selection.
 
 use mangonel_bson::{RawDocument, writer};

@@ -10,7 +10,7 @@ use crate::events::{CheckOutFailure, CloseReason};
 use crate::ids::LinkId;
 use crate::time::nanos;
 
-/// The upper bounds of the buckets of every histogram, in nanoseconds; a last bucket has what is above. OpenTelemetry's
+/// The upper bounds of the buckets of every histogram, in nanoseconds; a last bucket counts larger values. OpenTelemetry's
 /// are among them.
 pub const BOUNDS: [u64; 16] = [
     100_000,

@@ -158,7 +158,7 @@ impl Pool {
         self.grants.remove(&exchange)
     }
 
-    /// Forgets a waiter; what it had been granted but not taken goes to the next one.
+    /// Forgets a waiter; a connection that it was granted and did not take goes to the next one.
     pub fn abandon(&mut self, exchange: ExchangeId, now: Instant) {
         self.waiters.retain(|waiter| *waiter != exchange);
         match self.grants.remove(&exchange) {

@@ -117,7 +117,7 @@ impl SessionPool {
         self.idle.drain(..).map(|session| session.id).collect()
     }
 
-    /// Starts anew from another seed: a forked child must not share ids with its parent.
+    /// Starts over from another seed: a forked child must not share ids with its parent.
     pub fn restart(&mut self, ids: IdSource) {
         self.idle.clear();
         self.ids = ids;

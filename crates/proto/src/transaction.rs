@@ -79,7 +79,7 @@ impl Transaction {
         self.pin.as_ref()
     }
 
-    /// Binds what follows to a server, or to one connection of it.
+    /// Binds the transaction's later commands to a server, or to one connection of it.
     pub fn pin_to(&mut self, pin: Pin) {
         self.pin = Some(pin);
     }

@@ -331,7 +331,7 @@ fn an_overloaded_server_is_left_alone() {
     };
     world.topology.handle_application_error(&error, at(20));
     assert_eq!(world.effects(), []);
-    // While authenticating the same error is the server's.
+    // During authentication the same error counts as the server's.
     let error = ApplicationError { is_overload: false, ..error };
     world.topology.handle_application_error(&error, at(20));
     assert_eq!(world.clears(), [false]);

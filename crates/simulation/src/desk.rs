@@ -134,12 +134,12 @@ impl Desk {
         self.ask(Ask::Run(Box::new(operation), None)).await
     }
 
-    /// Runs an operation whose reply's chunks are laid aside, into so many bytes of memory.
+    /// Runs an operation whose reply's chunks are laid aside, into this many bytes of memory.
     pub(crate) async fn run_filtered(&self, operation: Operation, size: usize) -> Box<Ending> {
         self.ask(Ask::Run(Box::new(operation), Some(size))).await
     }
 
-    /// Waits so many milliseconds.
+    /// Waits this many milliseconds.
     pub(crate) async fn sleep(&self, milliseconds: u64) {
         self.ask(Ask::Sleep(Duration::from_millis(milliseconds))).await;
     }

@@ -42,7 +42,7 @@ struct Way {
     held: usize,
     /// Whether its end was sent, behind which nothing arrives.
     is_over: bool,
-    /// After so many bytes more the connection breaks.
+    /// After this many bytes more the connection breaks.
     cut_after: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ pub struct Line {
     ways: [Way; 2],
 }
 
-/// All connections, and what keeps them apart.
+/// All connections, and the partitions and delays between their ends.
 pub struct Network {
     /// The connections, open and closed.
     pub lines: Vec<Line>,

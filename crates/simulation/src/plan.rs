@@ -62,13 +62,13 @@ pub enum Target {
 /// What happens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A member's process is killed, and started again after so many milliseconds.
+    /// A member's process is killed, and started again after this many milliseconds.
     Kill(Target, u64),
     /// The primary steps down.
     StepDown,
-    /// A member stands still for so many milliseconds.
+    /// A member stands still for this many milliseconds.
     Pause(Target, u64),
-    /// One connection breaks after so many bytes more in one direction.
+    /// One connection breaks after this many bytes more in one direction.
     Cut {
         /// Which of the open ones.
         line: u64,
@@ -77,7 +77,7 @@ pub enum Kind {
         /// The bytes.
         bytes: usize,
     },
-    /// One connection goes silent; the client's kernel notices after so many milliseconds.
+    /// One connection goes silent; the client's kernel notices after this many milliseconds.
     HalfOpen(u64, u64),
     /// Bytes between a client and a member are lost, in both directions or in one.
     Part {
@@ -87,7 +87,7 @@ pub enum Kind {
         member: Target,
         /// Whether only the way to the client is blocked.
         is_one_way: bool,
-        /// For so many milliseconds.
+        /// For this many milliseconds.
         milliseconds: u64,
     },
     /// A member and the others do not hear from each other.
@@ -98,34 +98,34 @@ pub enum Kind {
         client: u64,
         /// The member.
         member: Target,
-        /// By so many milliseconds.
+        /// By this many milliseconds.
         extra: u64,
-        /// For so many milliseconds.
+        /// For this many milliseconds.
         milliseconds: u64,
     },
     /// The next commands of a member meet this.
     Mischief(Target, Mischief, usize),
     /// A worker gives up its current operation.
     Cancel(u64, u64),
-    /// A member's clock jumps by so many seconds.
+    /// A member's clock jumps by this many seconds.
     Jump(Target, i64),
     /// The next logins at a member are answered by an impostor.
     Forge(Target, Forgery, u32),
     /// Tokens that were given out so far are not good any more.
     Expire,
-    /// A client's process is suspended for so many milliseconds.
+    /// A client's process is suspended for this many milliseconds.
     Suspend(u64, u64),
-    /// A member's name cannot be looked up by a client for so many milliseconds.
+    /// A member's name cannot be looked up by a client for this many milliseconds.
     Unname(u64, Target, u64),
-    /// A member shows a certificate that is not trusted for so many milliseconds.
+    /// A member shows a certificate that is not trusted for this many milliseconds.
     Distrust(Target, u64),
     /// DNS names these routers from now on, a bit for each; 0 for no answer.
     Name(u64),
-    /// The collection that streams follow is dropped, and made anew.
+    /// The collection that streams follow is dropped, and made again.
     Drop,
     /// Members forget the oldest part of their logs.
     Forget,
-    /// A member's name leads new connections to another machine for so many milliseconds.
+    /// A member's name leads new connections to another machine for this many milliseconds.
     Mislead(Target, Stranger, u64),
     /// A client's process forks and ends; its child goes on.
     Fork(u64),

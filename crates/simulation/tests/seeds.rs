@@ -101,7 +101,7 @@ fn a_batch_that_is_asked_of_what_is_of_no_set_any_more_needs_no_time_of_the_set(
     let mut plan = Plan::new(6);
     plan.clients.iter_mut().for_each(|client| client.workers = vec![Work::Browse; 3]);
     let ghosts = (0..3).map(|member| Kind::Mislead(Target::Member(member), Stranger::Ghost, 300));
-    // Monitors are connected anew, and pools are not.
+    // Monitors are connected again, and pools are not.
     let cuts = [4, 8, 12].map(|line| Kind::Cut { line, to_server: false, bytes: 0 });
     plan.faults = ghosts.chain(cuts).map(|kind| Fault { at: 300, kind }).collect();
     assert_eq!(play(&plan, false).0.violations, Vec::<String>::new());
@@ -128,7 +128,7 @@ fn a_router_whose_name_led_elsewhere_is_not_expected_in_use_before_dns_names_it_
     let mut plan = Plan::new(7);
     assert_eq!((plan.routers, plan.srv), (3, Some(0)));
     let stranger = Kind::Mislead(Target::Member(1), Stranger::Standalone, 2_000);
-    // Monitors are connected anew, a second after DNS was asked.
+    // Monitors are connected again, a second after DNS was asked.
     let cuts = (0..40).map(|line| Kind::Cut { line: line * 4, to_server: false, bytes: 0 });
     let faults = std::iter::once(stranger).chain(cuts).map(|kind| Fault { at: 61_000, kind });
     (plan.faults, plan.end) = (faults.collect(), 63_500);

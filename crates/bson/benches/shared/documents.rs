@@ -48,7 +48,7 @@ pub fn flat() -> Vec<u8> {
     })
 }
 
-/// Documents in documents, so many levels of them.
+/// Documents in documents, this many levels of them.
 pub fn deep(levels: usize) -> Vec<u8> {
     fn level(out: &mut Vec<u8>, levels: usize) {
         for key in ["left", "right"] {

@@ -78,7 +78,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    /// Steps over so many bytes, which must be ASCII.
+    /// Steps over this many bytes, which must be ASCII.
     #[inline]
     pub fn step(&mut self, bytes: usize) {
         self.at += bytes;
@@ -313,7 +313,7 @@ impl<'a> Scanner<'a> {
 /// The number of four hex digits.
 #[inline]
 fn code_unit(digits: [u8; 4]) -> Option<u32> {
-    // What is no digit makes the whole negative.
+    // A byte that is no digit makes the result negative.
     let code = digits.iter().fold(0, |code, digit| code << 4 | HEX_VALUES[usize::from(*digit)]);
     u32::try_from(code).ok()
 }

@@ -21,7 +21,7 @@ pub(super) struct Room<'o> {
 }
 
 impl<'o> Room<'o> {
-    /// Appends to `buffer` the JSON of so many bytes of BSON.
+    /// Appends to `buffer` the JSON of this many bytes of BSON.
     pub(super) fn behind(buffer: &'o mut Vec<u8>, length: usize) -> Self {
         let mut bytes = std::mem::take(buffer);
         let end = bytes.len();

@@ -39,7 +39,7 @@ pub enum Form {
         /// Whether they may be below zero.
         is_signed: bool,
     },
-    /// Floating point numbers of so many bytes: 2, 4 or 8.
+    /// Floating point numbers of this many bytes: 2, 4 or 8.
     Float(u8),
     /// Moments; fractions of a millisecond are cut off, since BSON cannot hold them.
     Moment(Moment),
@@ -96,7 +96,7 @@ pub enum Form {
 pub struct FormField {
     /// The key.
     pub name: String,
-    /// What it holds.
+    /// The form of its values.
     pub form: Form,
 }
 

@@ -228,7 +228,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
         self.expect("arrays inside", self.layout.children, children)?;
         Ok(match form {
             Form::Null => {
-                // Some libraries leave a place for the bitmap, which this kind lacks.
+                // This kind has no bitmap, but some libraries leave a place for one.
                 if self.layout.buffers != 1 {
                     self.expect("buffers", self.layout.buffers, NO_BUFFERS)?;
                 }

@@ -65,7 +65,7 @@ impl Login {
         Ok(authentication)
     }
 
-    /// Begins to authenticate anew on a connection that was authenticated before, with the token of this number.
+    /// Begins to authenticate again on a connection that was authenticated before, with the token of this number.
     ///
     /// # Errors
     /// As for [`begin`](Self::begin).

@@ -115,7 +115,7 @@ pub struct Credential {
 pub enum AuthError {
     /// The mechanism needs a name or a password that was not given.
     Missing {
-        /// What is missing.
+        /// The name or the password, as errors call it.
         what: &'static str,
         /// The mechanism.
         mechanism: &'static str,
@@ -252,7 +252,7 @@ impl Authentication {
         Ok(authentication)
     }
 
-    /// Begins anew on a connection that said hello long ago, because the server asked for it.
+    /// Begins again on a connection that said hello long ago, because the server asked for it.
     ///
     /// `mechanism` is the one settled before; see [`Authentication::mechanism`]. `expired`: the number of the token that
     /// the connection was authenticated with.

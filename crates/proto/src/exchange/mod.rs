@@ -23,7 +23,7 @@
 //! The laws:
 //! - A link belongs to one exchange from check-out until the exchange is done or closed.
 //! - A link that owes a reply is never checked in: [`Exchange::close`] discards it.
-//! - A command is stamped anew for every attempt; only its transaction number stays.
+//! - A command is stamped again for every attempt; only its transaction number stays.
 
 mod announcing;
 mod attempt;

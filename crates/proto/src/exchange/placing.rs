@@ -258,7 +258,7 @@ impl Exchange {
     /// retry, until the monitor finds the server gone. The exchange fails at once if retries are off, or if it is bound to
     /// this connection and is not the end of a transaction.
     ///
-    /// `connectTimeoutMS` limited the attempt, so after the first one the time for server selection starts anew. Not
+    /// `connectTimeoutMS` limited the attempt, so after the first one the time for server selection starts over. Not
     /// after later ones: a server that swallows connections would be tried for ever.
     pub(super) fn back_off(
         &mut self,

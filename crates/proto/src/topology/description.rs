@@ -75,7 +75,7 @@ impl ServerType {
 /// When a server's view of the deployment last changed: a counter that lives as long as the server's process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TopologyVersion {
-    /// Made anew whenever the server starts.
+    /// Made again whenever the server starts.
     pub process_id: ObjectId,
     /// Raised at each change.
     pub counter: i64,
@@ -381,7 +381,7 @@ impl TopologyType {
 /// What is known of the whole deployment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TopologyDescription {
-    /// What it is.
+    /// Its type.
     pub topology_type: TopologyType,
     /// The replica set's name: given by the user, or learnt from the first member met.
     pub set_name: Option<Arc<str>>,

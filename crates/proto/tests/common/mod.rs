@@ -123,7 +123,7 @@ pub fn address(text: &str) -> Address {
     Address::parse(text).unwrap()
 }
 
-/// Returns the moment so many milliseconds after the epoch.
+/// Returns the moment this many milliseconds after the epoch.
 pub fn at(milliseconds: u64) -> Instant {
     Instant(Duration::from_millis(milliseconds))
 }

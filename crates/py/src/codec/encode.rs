@@ -25,7 +25,7 @@ pub(crate) struct Encoder<'a, 'py> {
     utc: *mut ffi::PyObject,
 }
 
-/// What an element is called. Of several types, since a third case of `Name` would cost each element of the codec.
+/// The name of an element. Several types have this, since a third case of `Name` would slow down each element of the codec.
 pub(crate) trait Named: Copy {
     /// The index, which is still there when an error comes up; the bytes of a text may be gone.
     fn index(self) -> Option<usize>;
@@ -179,7 +179,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         let dict = dict.as_ptr();
         // SAFETY: the caller's `Bound` keeps the dict alive. Keys and values are borrowed from it only while no Python
         // code can run: `element` copies the name and takes a reference to the value before any can. The dict's size is
-        // compared before the next step, which reads its table anew.
+        // compared before the next step, which reads its table again.
         unsafe {
             let mut has_id = false;
             if is_top {

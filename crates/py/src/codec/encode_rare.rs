@@ -435,7 +435,7 @@ fn fixed_bytes<const N: usize>(value: &Bound<'_, PyAny>, attribute: &str) -> Res
     })
 }
 
-/// A repr cut to what a message can carry.
+/// A repr, cut to a length that a message can carry.
 fn shortened(text: &str) -> String {
     const LIMIT: usize = 300;
     match text.char_indices().nth(LIMIT) {

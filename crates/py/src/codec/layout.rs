@@ -215,7 +215,7 @@ pub(super) unsafe fn dict(
 /// memory.
 ///
 /// # Safety
-/// The interpreter's lock must be held, and the table have room for so many entries.
+/// The interpreter's lock must be held, and the table have room for this many entries.
 #[inline(always)]
 unsafe fn large_keys(table: &Table, entries: usize) -> *mut Keys {
     // SAFETY: the memory is of the size that the head and `room` entries have; no more of it is written.
@@ -274,7 +274,7 @@ unsafe fn give_up(
     }
 }
 
-/// Walks over a dict's items, as `PyDict_Next` does and as safe against changes: each step looks at the dict anew.
+/// Walks over a dict's items, as `PyDict_Next` does and as safe against changes: each step looks at the dict again.
 pub(crate) struct Fields {
     dict: *mut ffi::PyObject,
     at: isize,

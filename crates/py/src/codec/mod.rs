@@ -175,7 +175,7 @@ pub fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyByt
     }
 }
 
-/// Makes so many fresh ObjectIds at once.
+/// Makes this many fresh ObjectIds at once.
 ///
 /// # Errors
 /// When the system has no random bytes to give.

@@ -5,7 +5,7 @@
 pub(crate) const LONGEST: usize = 128;
 const HEAD: usize = 16;
 
-/// A name and its NUL. Small, so that what is next to it shares its cache line.
+/// A name and its NUL. Small, so that its neighbour shares its cache line.
 pub(crate) struct Name {
     /// The first sixteen bytes, padded with zeros.
     head: [u64; 2],

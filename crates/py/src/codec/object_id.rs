@@ -123,7 +123,7 @@ impl IdRange {
     #[inline]
     pub fn get(&self, index: usize) -> [u8; 12] {
         let counter = u64::from(self.counter) + index as u64;
-        // The counter has three bytes; where it begins anew, the next second keeps ids apart.
+        // The counter has three bytes; where it begins again, the next second keeps ids apart.
         let seconds = self.seconds.wrapping_add((counter >> 24) as u32);
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&seconds.to_be_bytes());
@@ -133,7 +133,7 @@ impl IdRange {
     }
 }
 
-/// Makes so many fresh ids.
+/// Makes this many fresh ids.
 pub(crate) fn generate_many(py: Python<'_>, count: usize) -> PyResult<IdRange> {
     if !GENERATOR.get(py).is_seeded {
         seed(py, true)?;

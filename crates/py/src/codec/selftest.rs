@@ -116,7 +116,7 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     };
     DICTS.store(dicts, Ordering::Relaxed);
     layout::switch(dicts == ON);
-    // What a failed check left behind is no error of the import's.
+    // An exception that a failed check left behind is no error of the import.
     drop(PyErr::take(py));
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::interface::{ArrowArray, ArrowArrayStream, ArrowSchema, Release};
 
 const NULLABLE: i64 = 2;
 
-/// What an exported schema points to.
+/// The memory that an exported schema points to.
 struct SchemaParts {
     _format: CString,
     _name: CString,
@@ -25,7 +25,7 @@ struct SchemaParts {
     dictionary: *mut ArrowSchema,
 }
 
-/// What an exported array points to.
+/// The memory that an exported array points to.
 struct ArrayParts {
     _table: Arc<Table>,
     buffers: Vec<*const c_void>,

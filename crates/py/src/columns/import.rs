@@ -199,9 +199,9 @@ unsafe fn read_number(at: &mut *const c_char) -> i32 {
 }
 
 /// # Safety
-/// A length stands there, and so many bytes.
+/// A length stands there, and this many bytes.
 unsafe fn read_bytes<'a>(at: &mut *const c_char) -> Result<&'a [u8], String> {
-    // SAFETY: a length stands there. So many bytes follow it, which the producer keeps until the release; a length that
+    // SAFETY: a length stands there. This many bytes follow it, which the producer keeps until the release; a length that
     // is below zero or beyond reason is refused before they are touched.
     unsafe {
         let length = read_number(at);
@@ -259,8 +259,8 @@ impl<'a> Source<'a> for ArraySource<'a> {
             // SAFETY: the index is below the number of pointers, and their place is not null: both were just asked.
             let pointer = unsafe { *array.buffers.add(index) };
             if !pointer.is_null() {
-                // SAFETY: nothing in the interface tells how long a buffer is but the array's own numbers, from which the caller
-                // made this length, at most isize::MAX; a producer must have made it so, and leaves it unchanged until release,
+                // SAFETY: the interface tells a buffer's length only by the array's own numbers, from which the caller made this
+                // length, at most isize::MAX. A producer makes buffers as long as that, and leaves them unchanged until release,
                 // which is after 'a.
                 return Ok(Some(unsafe { std::slice::from_raw_parts(pointer.cast(), bytes) }));
             }

@@ -12,6 +12,7 @@ use pyo3::types::{PyList, PySlice};
 
 use super::import::{Array, Arrays};
 use crate::codec::{self, IdRange};
+use crate::driver::failure::thrown;
 use crate::driver::operation::{Operation, WriteCommand};
 use crate::driver::source::too_large;
 use crate::thread_end::Entry;
@@ -44,7 +45,7 @@ impl ArrowReader {
         Ok(Self { _entry: Entry, form: Arc::new(form), arrays, skips_nulls, read: 0 })
     }
 
-    /// Return the next rows, at least so many unless the table ends; None when there are none left.
+    /// Return the next rows, at least this many unless the table ends; None when there are none left.
     fn next_part(&mut self, py: Python<'_>, count: usize) -> PyResult<Option<ArrowRows>> {
         let mut arrays = Vec::new();
         let mut rows = 0;
@@ -231,6 +232,6 @@ fn column_error(py: Python<'_>, refused: Refused) -> PyErr {
         Refused::NoMemory(text) => return PyMemoryError::new_err(text),
         Refused::Column(text) => text,
     };
-    let made = || py.import("mangonel.arrow.errors")?.getattr("ColumnError")?.call1((text,));
-    made().map_or_else(|error| error, PyErr::from_value)
+    let errors = py.import("mangonel.arrow.errors");
+    thrown(errors.and_then(|errors| errors.getattr("ColumnError")?.call1((text,))))
 }

@@ -367,7 +367,7 @@ impl Running {
         Py::new(py, Waiter::begin(self.event_loop.clone_ref(py)))
     }
 
-    /// Has a wait fail after so many seconds.
+    /// Has a wait fail after this many seconds.
     fn limit(&self, py: Python<'_>, waiter: &Py<Waiter>, seconds: Option<f64>) -> PyResult<()> {
         let Some(seconds) = seconds else { return Ok(()) };
         self.home.call_method1(py, intern!(py, "expire"), (waiter, seconds)).map(drop)

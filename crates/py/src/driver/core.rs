@@ -11,7 +11,7 @@ use mangonel_proto::events::{Event, Interests};
 use mangonel_proto::ids::{ExchangeId, LinkId, SessionId, ShardId};
 use mangonel_proto::session::ServerSession;
 use mangonel_proto::time::Instant;
-use mangonel_proto::topology::{Address, ServerType};
+use mangonel_proto::topology::{Address, ServerDescription, ServerType};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -117,6 +117,13 @@ impl State {
             Some(left) => left.followed_by(pending),
             None => pending,
         })
+    }
+
+    /// Returns the description of the writable server, or of any known one.
+    fn writable_or_known(&self) -> Option<&Arc<ServerDescription>> {
+        let description = self.client.description();
+        let known = || description.servers.values().find(|server| server.server_type != ServerType::Unknown);
+        self.client.balanced_service().or_else(|| description.primary()).or_else(known)
     }
 
     fn rouse(&mut self, address: Address, role: Role, pending: &mut Pending) {
@@ -415,7 +422,7 @@ impl Core {
         refused.map_or(Ok(()), |callback| callback.call0(py).map(drop))
     }
 
-    /// Begin anew with other options, as `ClientOptions.core_options()` gives them; before the first operation.
+    /// Begin again with other options, as `ClientOptions.core_options()` gives them; before the first operation.
     fn configure(&self, py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<()> {
         let options = client_options(py, options)?;
         let now = self.now();
@@ -630,12 +637,8 @@ impl Core {
 
     /// The hello reply of the primary, or of the first known server; None before the first reply.
     fn hello<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // A copy, for a collection that Python may run while the dict is made must not meet the lock.
-        let description = self.lock().client.description().clone();
-        let known = || description.servers.values().find(|server| server.server_type != ServerType::Unknown);
-        let balanced = self.peek(|state| state.client.balanced_service().cloned());
-        let found = balanced.as_ref().or_else(|| description.primary().or_else(known));
-        let Some(server) = found else { return Ok(None) };
+        // Held without the lock, which a collection that Python may run while the dict is made must not meet.
+        let Some(server) = self.peek(|state| state.writable_or_known().cloned()) else { return Ok(None) };
         let facts = PyDict::new(py);
         facts.set_item("max_wire_version", server.max_wire_version)?;
         facts.set_item("min_wire_version", server.min_wire_version)?;
@@ -651,13 +654,7 @@ impl Core {
 
     /// The size limits of the writable server, or of any known one; None while none is known.
     fn limits(&self) -> Option<ServerLimits> {
-        self.peek(|state| {
-            let description = state.client.description();
-            let known =
-                || description.servers.values().find(|server| server.server_type != ServerType::Unknown);
-            let found = state.client.balanced_service().or_else(|| description.primary()).or_else(known);
-            found.map(|server| ServerLimits::of(server))
-        })
+        self.peek(|state| state.writable_or_known().map(|server| ServerLimits::of(server)))
     }
 
     /// The least round trip to any known server in seconds; 0 while none was measured. The first measurement counts half:

@@ -26,11 +26,12 @@ fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
 }
 
 fn raise_from(py: Python<'_>, errors: &ErrorNames, class: &str, message: &str) -> PyErr {
-    let made = errors.get(py, class).and_then(|class| class.call1((message,)));
-    match made {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
+    thrown(errors.get(py, class).and_then(|class| class.call1((message,))))
+}
+
+/// The exception that was made; if that failed, the reason.
+pub fn thrown(made: PyResult<Bound<'_, PyAny>>) -> PyErr {
+    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// The peer broke the wire protocol.
@@ -126,27 +127,23 @@ pub fn class_and_message(failure: &Failure) -> (&'static str, &str) {
 
 /// The server refused a user.
 fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) -> PyErr {
-    let made = (|| {
+    let make = || {
         let details = match reply {
             [] => py.None(),
             reply => codec::decode_document(py, reply, Codec::default_for(py)?.get())?,
         };
         ERRORS.get(py, "OperationFailure")?.call1((message, code, details))
-    })();
-    match made {
-        Ok(error) => PyErr::from_value(error),
-        Err(error) => error,
-    }
+    };
+    thrown(make())
 }
 
-/// The operation's time is over; code 50 is what the server itself would say.
+/// The operation's time is over; 50 is the code that the server itself would send.
 fn time_limit(py: Python<'_>, message: &str) -> PyErr {
-    let made = ERRORS.get(py, "ExecutionTimeout").and_then(|class| {
+    thrown(ERRORS.get(py, "ExecutionTimeout").and_then(|class| {
         let details =
             [("ok", 0.into_py_any(py)?), ("errmsg", message.into_py_any(py)?), ("code", 50.into_py_any(py)?)];
         class.call1((message, 50, details.into_py_dict(py)?))
-    });
-    made.map_or_else(|error| error, PyErr::from_value)
+    }))
 }
 
 /// Returns the error with a label that only the client can add; or an exception that a signal handler raised
@@ -171,12 +168,10 @@ pub fn refused<'py>(
 ) -> PyErr {
     let code = reply.bind(py).get_item("code").and_then(|code| code.extract::<i64>());
     if !matches!(code, Ok(MAX_TIME_EXPIRED)) {
-        return from_reply(py, "command_error", reply);
+        return thrown(made_of_reply(py, "command_error", reply));
     }
-    let made = ERRORS
-        .get(py, "command_error")
-        .and_then(|command_error| command_error.call1((reply, py.None(), limits()?)));
-    made.map_or_else(|error| error, PyErr::from_value)
+    let command_error = ERRORS.get(py, "command_error");
+    thrown(command_error.and_then(|command_error| command_error.call1((reply, py.None(), limits()?))))
 }
 
 /// The exception for a reply that did not come in time; it names the configured limits.
@@ -196,8 +191,7 @@ pub fn late<'py>(
 
 /// The exception for an operation whose time is over, and which would have been tried again after this error.
 pub fn out_of_time(py: Python<'_>, error: &PyErr) -> PyErr {
-    let made = ERRORS.get(py, "out_of_time").and_then(|out_of_time| out_of_time.call1((error.value(py),)));
-    made.map_or_else(|error| error, PyErr::from_value)
+    thrown(ERRORS.get(py, "out_of_time").and_then(|out_of_time| out_of_time.call1((error.value(py),))))
 }
 
 /// The exception for a reply that has a place for write errors, decoded; none where that place is empty.
@@ -215,10 +209,6 @@ fn found_in_reply(py: Python<'_>, reader: &str, reply: Py<PyAny>) -> Option<PyEr
         Ok(error) => (!error.is_none()).then(|| PyErr::from_value(error)),
         Err(error) => Some(error),
     }
-}
-
-fn from_reply(py: Python<'_>, reader: &str, reply: Py<PyAny>) -> PyErr {
-    made_of_reply(py, reader, reply).map_or_else(|error| error, PyErr::from_value)
 }
 
 fn made_of_reply<'py>(py: Python<'py>, reader: &str, reply: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -189,6 +189,12 @@ impl Link {
         self.transport.take().map(|transport| (transport, "close"))
     }
 
+    /// Closes the connection, unless it is borrowed.
+    pub(crate) fn hang_up(link: &Py<Self>, py: Python<'_>) {
+        let ending = link.try_borrow_mut(py).ok().and_then(|mut link| link.end(py));
+        Self::finish(py, ending);
+    }
+
     /// Lets the face close the transport from [`end`](Self::end), or wake the thread that waits in it.
     pub(crate) fn finish(py: Python<'_>, ending: Option<(Py<PyAny>, &'static str)>) {
         let Some((transport, method)) = ending else { return };

@@ -12,7 +12,7 @@ mod descriptions;
 mod direct_receive;
 mod events;
 pub(crate) mod exchange;
-mod failure;
+pub(crate) mod failure;
 pub(crate) mod interpreter;
 mod link;
 mod made;

@@ -29,7 +29,6 @@ pub struct Monitor {
     link: Option<Py<Link>>,
     hello: Option<Command>,
     is_sent: bool,
-    lent: usize,
 }
 
 impl Monitor {
@@ -61,19 +60,12 @@ impl Monitor {
     }
 
     fn hang_up(&mut self, py: Python<'_>) {
-        if let Some(link) = self.link.take()
-            && let Ok(mut link) = link.try_borrow_mut(py)
-        {
-            let ending = link.end(py);
-            drop(link);
-            Link::finish(py, ending);
+        if let Some(link) = self.link.take() {
+            Link::hang_up(&link, py);
         }
         self.core.get().with(py, |state| {
-            if let Some(watcher) = state.watchers.get_mut(&(self.address.clone(), self.role)) {
-                watcher.link.take()
-            } else {
-                None
-            }
+            let watcher = state.watchers.get_mut(&(self.address.clone(), self.role));
+            watcher.and_then(|watcher| watcher.link.take())
         });
     }
 
@@ -133,17 +125,8 @@ impl Monitor {
         let role = if role == 0 { Role::Watch } else { Role::Ping };
         let address = Address::parse(address).map_err(|error| PyValueError::new_err(error.to_string()))?;
         let step = Step::Stop;
-        let mut monitor = Monitor {
-            _entry: Entry,
-            core,
-            address,
-            role,
-            step,
-            link: None,
-            hello: None,
-            is_sent: false,
-            lent: 0,
-        };
+        let mut monitor =
+            Monitor { _entry: Entry, core, address, role, step, link: None, hello: None, is_sent: false };
         monitor.advance(py);
         Ok(monitor)
     }
@@ -328,20 +311,10 @@ impl Monitor {
         view: *mut pyo3::ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
-        let mut monitor = slf.try_borrow_mut()?;
+        let monitor = slf.try_borrow()?;
         let outbound = monitor.hello.as_ref().map(Command::outbound).unwrap_or_default();
         // SAFETY: the hello stays where it is until the next `handle_*`; the one thread that drives this monitor calls
         // those only after `sendall` gave the view back, and the view holds a reference to the monitor.
-        unsafe { lend(slf.as_any(), outbound, view, flags) }?;
-        monitor.lent += 1;
-        Ok(())
-    }
-
-    /// Takes the hello back.
-    ///
-    /// # Safety
-    /// Called by the interpreter with a view from `__getbuffer__`.
-    unsafe fn __releasebuffer__(&mut self, _view: *mut pyo3::ffi::Py_buffer) {
-        self.lent = self.lent.saturating_sub(1);
+        unsafe { lend(slf.as_any(), outbound, view, flags) }
     }
 }

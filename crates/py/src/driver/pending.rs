@@ -80,11 +80,7 @@ impl Pending {
             tell(core, py);
         }
         for link in self.closing {
-            if let Ok(mut link) = link.try_borrow_mut(py) {
-                let ending = link.end(py);
-                drop(link);
-                Link::finish(py, ending);
-            }
+            Link::hang_up(&link, py);
         }
         for link in self.interrupting {
             let transport = link.try_borrow(py).ok().and_then(|link| link.transport_of(py));

@@ -60,12 +60,12 @@ impl Session {
         self.core.get().with(py, |state| state.client.session_mut(self.id).map(change));
     }
 
-    /// Returns the server session's id and number; takes one from the pool if there is none yet.
-    fn server(&self, py: Python<'_>) -> PyResult<([u8; 16], i64)> {
+    /// Returns the server session's id; takes one from the pool if there is none yet.
+    fn server(&self, py: Python<'_>) -> PyResult<[u8; 16]> {
         let now = self.core.get().now();
         let found = self.core.get().with(py, |state| {
             let session = state.client.ready_session(self.id, now);
-            session.and_then(|session| session.server()).map(|server| (server.id, server.txn_number))
+            session.and_then(|session| session.server()).map(|server| server.id)
         });
         found.ok_or_else(|| failure::invalid_operation(py, ENDED))
     }
@@ -111,19 +111,13 @@ impl Session {
     /// The 16 bytes that the server knows it by.
     #[getter]
     fn session_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &self.server(py)?.0))
+        Ok(PyBytes::new(py, &self.server(py)?))
     }
 
     /// Whether a connection broke under it, so that its server session will not be used again.
     #[getter]
     fn is_dirty(&self) -> bool {
         self.look(|session| session.server().is_some_and(|server| server.is_dirty)).unwrap_or(false)
-    }
-
-    /// The number of its last transaction or retryable write.
-    #[getter]
-    fn transaction_number(&self, py: Python<'_>) -> PyResult<i64> {
-        Ok(self.server(py)?.1)
     }
 
     /// The newest cluster time that it saw, as a document, or None.

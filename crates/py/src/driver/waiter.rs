@@ -199,7 +199,7 @@ fn wakes_task(callback: &Bound<'_, PyAny>) -> bool {
 }
 
 /// Returns a future of asyncio's own that is done, with the result None. A task reads it directly; on any other it calls
-/// `result`, whose name it makes and looks up anew each time: 1 400 instructions.
+/// `result`, whose name it makes and looks up again each time: 1 400 instructions.
 fn done_future(py: Python<'_>) -> Option<&Bound<'_, PyAny>> {
     static DONE: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
     let make = || -> PyResult<Py<PyAny>> {

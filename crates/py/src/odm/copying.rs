@@ -38,7 +38,7 @@ pub(super) fn odm_pending<'py>(object: &Bound<'py, PyAny>) -> PyResult<Pending<'
     Ok((flags, names, old, stored(fields, plan).map(|bytes| PyBytes::new(py, &bytes))))
 }
 
-/// Give a new instance, which was made of a document at once, what `odm_pending` returned of another.
+/// Give the state that `odm_pending` returned of one instance to another, which was made of the whole document.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_resume(

@@ -1,6 +1,7 @@
 //! Decodes BSON straight into the slots of instances: the next expected key is compared first, values are
 //! checked by type, and no Python code runs for a model without load hooks. The codec's decoder handles
 //! everything outside of the plan.
+use mangonel_bson::element::by_code;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyType};
@@ -9,6 +10,7 @@ use super::bits::{Bits, WORD};
 use super::build;
 use super::fields::{Fields, NEW, PARTIAL, create};
 use super::plan::{Default, Field, Op, Plan, Type, Union, Unknown};
+use super::raw::value_length;
 use super::siblings::Siblings;
 use super::value::{self, class_name, default_of};
 use crate::codec::Codec;
@@ -284,30 +286,14 @@ impl<'a, 'py> Hydrator<'a, 'py> {
 
     /// Steps over a value.
     fn skip(&mut self, kind: u8, end: usize) -> Result<(), Fault> {
-        let left = end - self.d.position;
-        let prefix = |d: &mut Decoder<'a, 'py>| -> Result<usize, Fault> {
-            let at = d.position;
-            let length = d.length(end)?;
-            d.position = at;
-            Ok(length)
-        };
-        let length = match kind {
-            0x06 | 0x0A | 0x7F | 0xFF => 0,
-            0x08 => 1,
-            0x10 => 4,
-            0x01 | 0x09 | 0x11 | 0x12 => 8,
-            0x07 => 12,
-            0x13 => 16,
-            0x02 | 0x0D | 0x0E => prefix(&mut self.d)?.saturating_add(4),
-            0x03 | 0x04 | 0x0F => prefix(&mut self.d)?.max(5),
-            0x05 => prefix(&mut self.d)?.saturating_add(5),
-            0x0C => prefix(&mut self.d)?.saturating_add(16),
-            0x0B => {
-                let first = self.d.name_length(self.d.position, end)?;
-                first + self.d.name_length(self.d.position + first, end)?
-            }
-            other => {
-                let what = format!("Detected unknown BSON type b'\\x{other:02x}'");
+        let bytes = &self.d.data[self.d.position..end];
+        let left = bytes.len();
+        let length = match value_length(kind, bytes) {
+            Some(length) if matches!(kind, 0x03 | 0x04 | 0x0F) => length.max(5),
+            Some(length) => length,
+            None if by_code(kind).is_some() => left + 1,
+            None => {
+                let what = format!("Detected unknown BSON type b'\\x{kind:02x}'");
                 return Err(invalid(self.d.position, what));
             }
         };

@@ -354,9 +354,7 @@ impl Plan {
         let text = text_of(name)?;
         self.names.find(text, || self.fields.iter().position(|field| *field.text == *text))
     }
-}
 
-impl Plan {
     /// Finds the field of a key.
     #[inline]
     pub(super) fn field_of_key(&self, key: &[u8]) -> Option<usize> {
@@ -455,11 +453,6 @@ impl OdmModel {
         let _ = model.partial.set(class.clone().unbind());
         Ok(())
     }
-
-    #[getter]
-    fn is_compiled(&self) -> bool {
-        self.model.0.plan.get().is_some()
-    }
 }
 
 /// The model of a class; an error when it is none.
@@ -496,7 +489,7 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
     }
     let tags = required(spec, "tags")?;
     let tags = if tags.is_none() { None } else { Some(read_tags(&tags.cast_into::<PyTuple>()?)?) };
-    let flag = |key: &str| -> PyResult<bool> { required(spec, key)?.is_truthy() };
+    let flag = |key: &str| required(spec, key)?.is_truthy();
     let unknown = match required(spec, "unknown")?.extract::<String>()?.as_str() {
         "keep" => Unknown::Keep,
         "ignore" => Unknown::Ignore,
@@ -568,7 +561,7 @@ fn read_field(row: &Bound<'_, PyDict>) -> PyResult<Field> {
         "object_id" => Default::ObjectId,
         _ => Default::Factory(value),
     };
-    let flag = |key: &str| -> PyResult<bool> { required(row, key)?.is_truthy() };
+    let flag = |key: &str| required(row, key)?.is_truthy();
     Ok(Field {
         name: Name::new(&with_nul),
         key,
@@ -587,7 +580,6 @@ fn read_field(row: &Bound<'_, PyDict>) -> PyResult<Field> {
     })
 }
 
-/// An embedded class's model, out of the class or the model itself.
 fn read_tags(row: &Bound<'_, PyTuple>) -> PyResult<Tags> {
     let key = row.get_item(0)?.extract::<String>()?;
     let mut with_nul = key.into_bytes();

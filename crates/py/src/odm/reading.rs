@@ -24,7 +24,7 @@ use crate::driver::batch::Batch;
 struct ModelShape {
     /// The model they are decoded as.
     model: Py<OdmModel>,
-    /// Makes what is wanted of an instance; None: the instance itself.
+    /// Converts each instance to the object that is returned; None: the instance itself is.
     make: Option<Py<PyAny>>,
     /// Drop keys that the model does not know.
     ignores: bool,

@@ -19,10 +19,11 @@ use super::{decode, raw, update};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::into_exception;
 use crate::driver::exchange::Exchange;
+use crate::driver::failure::thrown;
 use crate::driver::operation::{Maker, Operation, Plan as OperationPlan, ReplyForm};
 use crate::driver::source::too_large;
 
-/// Return an instance as BSON. `draft`: remember the bytes for `odm_stored`.
+/// Return an instance as BSON.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
@@ -77,11 +78,8 @@ fn parallel_save(py: Python<'_>, fields: Fields<'_>) -> PyErr {
     let text = format!(
         "expected one save of a {class} at a time, got another while one is under way; wait for it, then save again"
     );
-    let made = py
-        .import("mangonel.odm.errors")
-        .and_then(|errors| errors.getattr("ParallelSaveError"))
-        .and_then(|error| error.call1((text,)));
-    made.map_or_else(|error| error, PyErr::from_value)
+    let errors = py.import("mangonel.odm.errors");
+    thrown(errors.and_then(|errors| errors.getattr("ParallelSaveError")?.call1((text,))))
 }
 
 /// Say that the whole of an instance is being stored; `odm_stored` or `odm_settle` must follow.
@@ -304,7 +302,7 @@ pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py
     Ok(changes)
 }
 
-/// A field's value as it is stored, decoded anew.
+/// A field's value as it is stored, decoded again.
 pub(super) fn stored_value<'py>(
     py: Python<'py>,
     fields: Fields<'_>,

@@ -276,7 +276,7 @@ fn is_same_set(one: &Element<'_>, other: &Element<'_>) -> bool {
         && others.iter().all(|item| has(&some, item))
 }
 
-/// Comparisons after which two lists are taken to have an element in common: the answer that is safe.
+/// How many comparisons are made before two lists are assumed to have an element in common, which is the safe answer.
 const MOST_COMPARED: usize = 4_000_000;
 
 /// Whether two lists have an element in common, with its keys in any order.

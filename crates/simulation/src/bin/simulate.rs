@@ -1,4 +1,4 @@
-//! Plays seeds: one that failed, a range, or new ones for so many seconds. A failing one is made smaller and its command
+//! Plays seeds: one that failed, a range, or new ones for this many seconds. A failing one is made smaller and its command
 //! printed.
 
 use std::process::ExitCode;
@@ -11,8 +11,8 @@ use mangonel_simulation::{Plan, play};
 
 const USAGE: &str = "usage: simulate [--seed N | --seeds FIRST COUNT | --list FIRST COUNT | --seconds S] [--html FILE] [--words]
   --seed N              play one seed
-  --seeds FIRST COUNT   play so many, from the first
-  --list FIRST COUNT    play so many, and list all that fail
+  --seeds FIRST COUNT   play this many, from the first
+  --list FIRST COUNT    play this many, and list all that fail
   --seconds S           play new seeds for so long (60)
   --html FILE           draw the failing run, or that of --seed
   --words               print all that is said in the run of --seed";

@@ -123,7 +123,7 @@ impl World {
             }),
             Err(error) => return self.blame(format!("client {client} refuses a hello: {error}")),
         }
-        // Of a pinger's replies only the time counts.
+        // Only the time of a pinger's reply counts.
         if is_strange && !is_pinger {
             self.drivers[client].strangers.entry(member).or_insert(now);
             self.drivers[client].lost.insert(member);

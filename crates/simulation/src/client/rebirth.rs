@@ -12,7 +12,7 @@ const TURNS: i64 = 20_000;
 
 impl World {
     /// A client's process forks, and the parent ends: its connections close, and its operations never end. The child has
-    /// the parent's knowledge, and begins its work anew.
+    /// the parent's knowledge, and begins its work again.
     pub(crate) fn fork(&mut self, client: usize) {
         let now = self.queue.now();
         for line in self.network.open.clone() {

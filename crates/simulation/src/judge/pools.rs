@@ -67,7 +67,7 @@ impl World {
             exchange.step() == Step::Wait && pool.is_some_and(|pool| pool.is_waiting(exchange.id()));
         let queued = place.queued.clone();
         if is_waiting {
-            // The pool was cleared and sent it away, so it queues anew.
+            // The pool was cleared and sent it away, so it queues again.
             let here = (exchange.server().cloned(), pool.map_or(0, Pool::generation));
             let known = queued.filter(|queued| queued.at == here);
             let queued = known.unwrap_or(Queued { at: here, since: ticket, was_granted: false });

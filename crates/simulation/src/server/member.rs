@@ -42,7 +42,7 @@ pub enum Mischief {
     CloseAfter,
     /// It is done, and its write concern fails with this code.
     WriteConcern(i64),
-    /// It waits for so many milliseconds first.
+    /// It waits for this many milliseconds first.
     Block(u64),
     /// The server has too much to do.
     Overload,

@@ -164,7 +164,7 @@ impl Set {
         self.hosts.get(&line).copied()
     }
 
-    /// Drops the collection that streams follow, and makes it anew.
+    /// Drops the collection that streams follow, and makes it again.
     pub fn drop_orders(&mut self) {
         let Some(number) = self.primary() else { return };
         self.drops += 1;

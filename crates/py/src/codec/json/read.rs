@@ -286,7 +286,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         if is_value { self.asked(&dict) } else { Ok(dict) }
     }
 
-    /// Goes on with an object that the tree of shapes has no place for.
+    /// Reads the rest of an object that has no place in the tree of shapes.
     #[inline(never)]
     fn members_without_shape(
         &mut self,

@@ -56,7 +56,7 @@ pub(super) struct Writer<'a, 'py> {
     options: &'a Bound<'py, PyAny>,
     style: Style<'a>,
     out: &'a mut Vec<u8>,
-    /// Bytes that stand around a value at most: keys of types, brackets and what the user wants between them.
+    /// The most bytes around a value: keys of types, brackets and the user's separators.
     around: usize,
     object_id: *mut ffi::PyTypeObject,
     datetime: *mut ffi::PyTypeObject,
@@ -78,7 +78,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         Self { py, types, options, style, out, around, object_id: object_id::class_ptr(py), datetime, utc }
     }
 
-    /// Makes room for so many bytes, and for what stands around a value.
+    /// Makes room for this many bytes, and for those around a value.
     #[inline]
     fn room(&mut self, bytes: usize) -> Found<()> {
         let more = bytes + self.around;
@@ -147,7 +147,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         // SAFETY: the caller's `Bound` keeps the dict alive for longer than this walk lasts.
         let mut fields = unsafe { Fields::of(self.py, dict.as_ptr()) };
         let mut is_first = true;
-        // SAFETY: that `Bound` still keeps the dict alive. Each step reads its table anew, so it does not matter what
+        // SAFETY: that `Bound` still keeps the dict alive. Each step reads its table again, so it does not matter what
         // writing a value did to it.
         while let Some((key, value)) = unsafe { fields.next() } {
             // SAFETY: the step has just found the value in the dict, and no code ran since that could have taken it

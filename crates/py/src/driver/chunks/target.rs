@@ -65,7 +65,7 @@ impl Room {
         let count = source.len().min(self.size);
         // SAFETY: `start` lies in the memory of a target's `bytes` or `buffer`, which has `size` bytes from there on, and
         // which the target keeps while `_memory` is shared. Nothing else has the bytes object before `finish`; a caller
-        // who uses his buffer while it is being read into gets what he asked for, and a message is no part of it.
+        // may change its own buffer while it is filled, which spoils that buffer alone: no message is part of it.
         unsafe {
             let start = std::ptr::with_exposed_provenance_mut::<u8>(self.start);
             std::ptr::copy_nonoverlapping(source.as_ptr(), start, count);

@@ -71,8 +71,8 @@ pub fn wait_for(fd: i32, events: i16, timeout: Duration) -> io::Result<Progress>
     }
 }
 
-/// Makes calls that receive on a blocking socket return after LONGEST_WAIT, at no cost for those that need less. Returns
-/// whether that holds for as long as the socket does.
+/// Limits each receiving call on a blocking socket to LONGEST_WAIT, at no cost for calls that need less time. Returns
+/// whether the limit holds for the life of the socket.
 pub fn prepare(fd: i32) -> bool {
     let interval = libc::timeval { tv_sec: LONGEST_WAIT.as_secs() as libc::time_t, tv_usec: 0 };
     let size = size_of::<libc::timeval>() as libc::socklen_t;

@@ -1,5 +1,5 @@
 //! The system calls of `mod.rs` on Windows. It has no call that returns at once on a socket that blocks, so the sockets are
-//! made non-blocking here, regardless of the socket object's setting; `_faces/blocking.py` tells the object anew.
+//! made non-blocking here, regardless of the socket object's setting; `_faces/blocking.py` tells the object again.
 
 use std::io;
 use std::ptr::null_mut;

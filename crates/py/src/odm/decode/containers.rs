@@ -171,7 +171,7 @@ impl<'py> Hydrator<'_, 'py> {
             }
         }
         let mut alternatives = union.others.iter().filter(|other| accepts(other, found)).peekable();
-        // Of a moment that is no midnight a date would lose the time.
+        // A date would lose the time of a moment that is not midnight.
         let is_moment = found == 0x09
             && self.d.data[self.d.position..end]
                 .first_chunk()
