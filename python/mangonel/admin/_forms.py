@@ -45,8 +45,14 @@ def open_fields(model: Any) -> Iterator[tuple[str, Spec]]:
 
 def fields_of(model: Any) -> Iterator[tuple[str, Spec]]:
     """Yield the fields of a model by attribute, each with the description of its type."""
-    for name, field in model.__plan__.fields.items():
-        yield name, spec_of(field.type, field.metadata, field.nullable, model, field.info)
+    for name in model.__plan__.fields:
+        yield name, described(model, name)
+
+
+def described(model: Any, name: str) -> Spec:
+    """Return the description of a field's type."""
+    field = model.__plan__.fields[name]
+    return spec_of(field.type, field.metadata, field.nullable, model, field.info)
 
 
 def is_secret(model: Any, name: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from mangonel.admin._forms import fields_of, is_secret
+from mangonel.admin._forms import described, fields_of, is_secret
 from mangonel.admin._texts import Spec, leaf_of
 from mangonel.odm._registry import documents, is_document_class
 from mangonel.odm.connections.connection import connection
@@ -72,13 +72,10 @@ class Shown:
         ):
             if name not in known:
                 raise TypeError(f"{self.model.__name__} has no field {name!r}; it has {', '.join(known)}")
-        for option, names in (
-            ("search", self.search),
-            ("filters", self.filters),
-            ("order", (self.order.lstrip("-"),)),
-        ):
-            for name in names:
-                if _is_secret(self.model, name) or (option != "order" and name in self.hidden):
+        for option, names in (("search", self.search), ("filters", self.filters), ("order", (self.order,))):
+            for name in (name.lstrip("-") for name in names):
+                is_hidden = option != "order" and name in self.hidden
+                if is_hidden or is_secret(self.model, name) or _is_sealed(described(self.model, name)):
                     raise TypeError(
                         f"expected fields of {self.model.__name__} that are shown as {option}=, got {name!r}, whose "
                         "value the result would tell"
@@ -129,12 +126,17 @@ class ShownModel(Shown):
 
     def asked(self) -> Iterator[tuple[str, Spec]]:
         """Yield the fields by which a list may be sorted, searched and narrowed: those that each subclass shows."""
-        kinds, found = [self.model], dict(self.fields())
+        kinds = [self.model]
         for kind in kinds:
             kinds += kind.__subclasses__()
-        for name, spec in found.items():
-            if all(name not in self._named("hidden", kind) and not _is_secret(kind, name) for kind in kinds):
-                yield name, spec
+        known = vars(self).get("_asked")
+        # A subclass may be defined later.
+        if known is None or known[0] != len(kinds):
+            shown = [{name for name, spec in self.fields(kind) if not _is_sealed(spec)} for kind in kinds]
+            told = set.intersection(*shown)
+            known = len(kinds), [(name, spec) for name, spec in self.fields() if name in told]
+            vars(self)["_asked"] = known
+        yield from known[1]
 
     def edited(self, model: Any, *, is_new: bool) -> list[tuple[str, Spec]]:
         """Return the fields of a form: all shown ones that programs may set and that are not fixed for users."""
@@ -210,10 +212,10 @@ def served() -> list[Any]:
     return [model for model in found if not any(base.__dict__.get("__root__") for base in model.__mro__[1:])]
 
 
-def _is_secret(model: Any, name: str) -> bool:
-    """Return whether a field's value is not to be shown, by the model or by its type."""
-    leaf = leaf_of(dict(fields_of(model))[name])
-    return is_secret(model, name) or (leaf is not None and leaf.input == "secret")
+def _is_sealed(spec: Spec) -> bool:
+    """Return whether values of a described type are not to be shown."""
+    leaf = leaf_of(spec)
+    return leaf is not None and leaf.input == "secret"
 
 
 def _id_leaf(model: Any) -> Any:
