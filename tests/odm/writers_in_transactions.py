@@ -65,7 +65,8 @@ class Writer:
         self.transaction: Any = None
         # Whether it has sent a write, for which others would wait.
         self.has_written = False
-        # How many writes had been committed when it began.
+        # What it saw when it began, and how many writes had been committed.
+        self.began: Any = None
         self.seen = 0
         # The copies that it touched, each with its former state; and those that it saved.
         self.former: dict[int, tuple[Copy, Any]] = {}
@@ -290,7 +291,8 @@ class TransactionMachine(Machine):
             self.face.run(made.__aenter__ if self.face.is_async else made.__enter__)
             at.seen = self.commits
             # It sees the data from its first read on.
-            assert self.row == self.committed
+            at.began = self.row
+            assert at.began == self.committed
 
     @rule(writer=st.integers(1, 2), commits=st.booleans(), begins=st.booleans())
     def end_transaction(self, writer: int, commits: bool, begins: bool) -> None:
@@ -313,7 +315,9 @@ class TransactionMachine(Machine):
 
     def end(self, writer: Writer, error: BaseException | None) -> None:
         """Commit a transaction, or leave its block with an error, and look at what is left."""
-        wanted = self.row if writer.has_written and error is None else self.committed
+        view = self.row if error is None else writer.began
+        # It may have sent only what concerns other documents, while others stored this one.
+        wanted = self.committed if view == writer.began else view
         self.leave(writer.transaction, error)
         former = writer.former
         self.commits += writer.has_written
