@@ -402,6 +402,38 @@ def test_a_collection_without_documents_before_changes_is_warned_of_once(
     assert "'tenants_forgotten'" in record.getMessage()
 
 
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {"$lookup": {"from": "tenants_clients", "pipeline": [], "as": "all"}},
+        {"$facet": {"a": [{"$unionWith": "tenants_clients"}]}},
+        {"$unionWith": {"coll": "tenants_firms", "pipeline": [{"$unionWith": {"coll": "tenants_clients"}}]}},
+        {
+            "$graphLookup": {
+                "from": "tenants_clients",
+                "startWith": "$name",
+                "connectFromField": "name",
+                "connectToField": "name",
+                "as": "all",
+            }
+        },
+    ],
+)
+def test_a_view_that_reads_documents_of_tenants_says_how_it_keeps_them_apart(stage: dict[str, Any]) -> None:
+    with pytest.raises(
+        TypeError, match=r"expected a __tenant__ in Joined, a view of Client, which keeps tenants"
+    ):
+
+        class Joined(Document):
+            __view__ = (Firm, [stage])
+            name: str = ""
+
+    class All(Document):
+        __view__ = (Firm, [stage])
+        __tenant__ = None
+        name: str = ""
+
+
 def test_wrong_definitions_are_refused() -> None:
     with pytest.raises(TypeError, match=r"expected the name of a field as Wrong\.__tenant__, got 'firm'"):
 
