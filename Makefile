@@ -34,7 +34,7 @@ endef
 
 # $(1): a list of requirements, in words that pip understands.
 define pip_install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(1) || { echo "cannot install $(2): pip says why above. It needs a package index; without one, PIP_NO_INDEX=1 and PIP_FIND_LINKS=folder of wheels" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(1) || { echo "cannot install $(2): pip says why above. It needs a package index, or PIP_NO_INDEX=1 and PIP_FIND_LINKS=folder of wheels, and room in TMPDIR" >&2; exit 1; }
 endef
 
 $(BIN)/maturin: requirements/run.txt
