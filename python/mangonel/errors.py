@@ -444,6 +444,7 @@ _CLASS_BY_CODE |= dict.fromkeys(DUPLICATE_KEY_CODES, DuplicateKeyError)
 _STANDALONE = {2: "not replicated", 20: "replica set", 123: "replica set", 40573: "replica sets"}
 _AS_A_SET = "; this mongod is standalone: start it with --replSet and initiate the set, one member is enough"
 _REMEDIES = {
+    225: "; a session runs one operation at a time: await each before the next, or give each task a session of its own",
     239: "; read again from a new snapshot, or raise minSnapshotHistoryWindowInSeconds on every server",
     246: "; read again, at a later moment; capped collections have no snapshots",
     361: "; the collection was dropped, renamed or replaced after its parts were planned: plan them again",

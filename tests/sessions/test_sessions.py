@@ -14,7 +14,7 @@ import pytest
 import mangonel.asynchronous.client_session
 import mangonel.client_session
 from mangonel import MongoClient, WriteConcern, errors
-from mangonel.bson import Binary, Timestamp
+from mangonel.bson import Binary, Int64, Timestamp
 from mangonel.client_session import SessionOptions, TransactionOptions
 from mangonel.read_preferences import ReadPreference
 from sessions.sent import deployment, sent
@@ -99,6 +99,24 @@ def test_snapshot_session_reads_one_moment(face: Face, client: Any, collection: 
     assert face.collect(collection.find({}, session=session)) == [{"_id": 1}]
     assert face.wait(collection.distinct("_id", session=session)) == [1]
     assert face.wait(collection.count_documents({})) == 2
+    face.wait(session.end_session())
+
+
+def test_writes_at_once_in_one_session_are_told_what_to_do(face: Face, client: Any, collection: Any) -> None:
+    session = client.start_session()
+    face.wait(collection.insert_one({}, session=session))
+    face.wait(collection.insert_one({}, session=session))
+    # As if it had begun before the other two, and came behind them.
+    late = {
+        "insert": collection.name,
+        "documents": [{}],
+        "txnNumber": Int64(session._handle.transaction_number - 1),
+    }
+    with pytest.raises(
+        errors.OperationFailure, match="a session runs one operation at a time: await each"
+    ) as caught:
+        face.wait(collection.database.command(late, session=session))
+    assert caught.value.code == 225
     face.wait(session.end_session())
 
 
