@@ -61,6 +61,68 @@ async def test_requests_side_by_side_count_every_one(
     await sessions.aclose()
 
 
+@stores
+async def test_tasks_of_one_request_store_one_after_the_other(
+    name: str, store_url: Callable[[str], str]
+) -> None:
+    sessions = opened(name, store_url)
+    browser = Browser(sessions)
+    await browser.login("ada")
+    mine, other = await browser.begin(), await browser.begin()
+
+    async def work(task: int, session: WebSession[Any]) -> None:
+        for step in range(4):
+            session.increment("n")
+            session[f"{task}.{step}"] = True
+            await session.save()
+
+    async def look() -> None:
+        for _ in range(4):
+            await mine.save()
+            await mine.reload()
+
+    await asyncio.gather(*(work(task, mine) for task in range(4)), work(4, other), look())
+    last = await browser.begin()
+    assert dict(last) == {"n": 20} | {f"{task}.{step}": True for task in range(5) for step in range(4)}
+
+
+class Held:
+    """A store whose next `get` waits."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryStore()
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def get(self, key: bytes) -> Any:
+        self.asked.set()
+        await self.gate.wait()
+        return await self.inner.get(key)
+
+
+async def test_a_task_that_reads_again_drops_nothing_that_another_is_storing() -> None:
+    store = Held()
+    browser = Browser(WebSessions(store, events=lambda event: None))
+    await browser.store(n=1)
+    mine, other = await browser.begin(), await browser.begin()
+    other["theirs"] = True
+    await other.save()
+    store.asked.clear()
+    store.gate.clear()
+    reading = asyncio.create_task(mine.reload())
+    await store.asked.wait()
+    mine["mine"] = True
+    storing = asyncio.create_task(mine.save())
+    await asyncio.sleep(0)
+    store.gate.set()
+    assert await reading
+    await storing
+    assert dict(mine) == await browser.read() == {"n": 1, "theirs": True, "mine": True}
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_a_number_is_counted_in_every_framework(framework: str) -> None:
     with served(framework, WebSessions(MemoryStore(), events=lambda event: None)) as send:

@@ -160,8 +160,16 @@ class _Face:
             if self._is_instant:
                 await commit_flow(self._sessions, store, session, plan)
             else:
-                with self._timeout:
-                    await commit_flow(self._sessions, store, session, plan)
+                state, task = session.state, asyncio.current_task()
+                if state.writer is not None and state.writer is not task:
+                    await _turn_flow(session)
+                    plan = decide(session)
+                state.writer = task
+                try:
+                    with self._timeout:
+                        await commit_flow(self._sessions, store, session, plan)
+                finally:
+                    _pass_on(session)
         except WebSessionError:
             session.state.cookie = session.state.device_cookie = None
             raise
@@ -180,7 +188,13 @@ class _Face:
 
     async def _reload_flow(self, session: WebSession[Any]) -> bool:
         """Read the websession again."""
-        return await self._told(reload_flow(self._sessions, self.store(), session))
+        if self.waits and session.state.writer is not None:
+            await _turn_flow(session)
+        session.state.writer = asyncio.current_task() if self.waits else None
+        try:
+            return await self._told(reload_flow(self._sessions, self.store(), session))
+        finally:
+            _pass_on(session)
 
     async def _is_alive_flow(self, session: WebSession[Any]) -> bool:
         """Return whether a websession still goes on for the same user; changes nothing in it."""
@@ -382,6 +396,23 @@ class BlockingFace(_Face):
 
     def check_thread(self, what: str) -> None:
         """As `AsyncFace.check_thread`; every thread is allowed."""
+
+
+async def _turn_flow(session: WebSession[Any]) -> None:
+    """Wait until no other task of the request stores its websession: each would merge with the other's half."""
+    state = session.state
+    while state.writer is not None:
+        turn = asyncio.get_running_loop().create_future()
+        state.waiting = (*state.waiting, turn)
+        await turn
+
+
+def _pass_on(session: WebSession[Any]) -> None:
+    state = session.state
+    waiting, state.writer, state.waiting = state.waiting, None, ()
+    for turn in waiting:
+        if not turn.done():
+            turn.set_result(None)
 
 
 def _opened(given: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.book import BOOK, seen_flow
-from mangonel.websessions.content import adopt
+from mangonel.websessions.content import adopt, merge
 from mangonel.websessions.follow import (
     FOLLOW,
     MOVED,
@@ -104,6 +104,11 @@ async def reload_flow(sessions: CheckedSettings[Any], store: Store, session: Web
     now = sessions.now()
     found = await current_flow(sessions, store, record.key, now, record)
     is_there = found is not None and not await is_revoked_flow(sessions, store, found)
+    if found is not None and is_there and session.state.waiting:
+        # Another task is about to store its changes, which are among these.
+        merge(session, found)
+        session.state.record = found
+        return True
     if found is not None and is_there and adopt(session, found):
         return True
     session.destroy()

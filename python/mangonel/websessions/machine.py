@@ -124,6 +124,8 @@ class State:
         was_answered: the response's commit has run, successfully or not.
         late_end: called with the websession if an end is called after the response. None: the framework notices.
         face: runs this websession's flows.
+        writer: the task that stores it now, or reads it again. None: no task does.
+        waiting: futures of the tasks that are to store it next.
     """
 
     # A request sets the first three; the others are class defaults, since most requests need few of them.
@@ -165,6 +167,8 @@ class State:
     was_answered = False
     late_end: Callable[[Any], None] | None = None
     face: Any = None
+    writer: Any = None
+    waiting: tuple[Any, ...] = ()
 
     def check_not_gone(self) -> None:
         """Refuse to store a websession that has ended.
