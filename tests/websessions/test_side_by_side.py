@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -23,6 +25,7 @@ from mangonel.websessions import (
     WebSessions,
     new_key,
 )
+from mangonel.websessions.answer import headers_of
 from mangonel.websessions.errors import Unsupported
 from mangonel.websessions.merge import adding
 from mangonel.websessions.stores.urls import open_store
@@ -121,6 +124,43 @@ async def test_a_task_that_reads_again_drops_nothing_that_another_is_storing() -
     assert await reading
     await storing
     assert dict(mine) == await browser.read() == {"n": 1, "theirs": True, "mine": True}
+
+
+class Slow:
+    """A blocking store whose calls let other threads run."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryStore().blocking
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.inner, name)
+
+        def slow(*arguments: Any) -> Any:
+            time.sleep(0.002 * random.random())
+            found = method(*arguments)
+            time.sleep(0.002 * random.random())
+            return found
+
+        return slow
+
+
+def test_threads_of_one_request_store_one_after_the_other() -> None:
+    sessions: WebSessions[Any] = WebSessions(Slow(), events=lambda event: None)
+    mine = sessions.blocking.load(RequestView())
+    mine.login("ada")
+    sessions.blocking.commit(mine)
+    cookie = headers_of(mine)[0][1].partition(";")[0]
+
+    def work(thread: int) -> None:
+        for step in range(4):
+            mine.increment("n")
+            mine[f"{thread}.{step}"] = True
+            sessions.blocking.save(mine)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    last = sessions.blocking.load(RequestView(cookie))
+    assert dict(last) == {"n": 16} | {f"{thread}.{step}": True for thread in range(4) for step in range(4)}
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
+from _thread import RLock
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -157,10 +158,18 @@ class _Face:
             return
         try:
             store = self._ready if self._ready is not None else self.store()
-            if self._is_instant:
+            state = session.state
+            if not self.waits:
+                record = state.record
+                # Threads that share a request take turns, too.
+                with state.__dict__.setdefault("lock", RLock()):
+                    if state.record is not record:
+                        plan = decide(session)
+                    await commit_flow(self._sessions, store, session, plan)
+            elif self._is_instant:
                 await commit_flow(self._sessions, store, session, plan)
             else:
-                state, task = session.state, asyncio.current_task()
+                task = asyncio.current_task()
                 if state.writer is not None and state.writer is not task:
                     await _turn_flow(session)
                     plan = decide(session)

@@ -126,6 +126,7 @@ class State:
         face: runs this websession's flows.
         writer: the task that stores it now, or reads it again. None: no task does.
         waiting: futures of the tasks that are to store it next.
+        lock: held by the thread that stores it, once there was one.
     """
 
     # A request sets the first three; the others are class defaults, since most requests need few of them.
