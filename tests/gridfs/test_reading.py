@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import shutil
@@ -213,3 +214,60 @@ def test_what_a_reader_cannot_do_is_unsupported(face: Any, stored: Callable[...,
     for refuse in (lambda: source.write(b""), lambda: source.writelines([]), source.fileno, source.truncate):
         with pytest.raises(io.UnsupportedOperation):
             refuse()
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "read": lambda source: source.read(),
+    "readlines": lambda source: source.readlines(),
+    "readchunk": lambda source: source.readchunk(),
+    "readinto": lambda source: source.readinto(bytearray(2_000_000)),
+    "download": lambda source: source.download(connections=2),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_after_a_cancelled_read_the_file_goes_on_where_it_was(face: Any, database: Any, way: str) -> None:
+    if not face.is_async:
+        pytest.skip("a blocking call cannot be cancelled")
+    data = os.urandom(3_000_000)
+    bucket = face.bucket_class(database)
+    file_id = face.wait(bucket.upload_from_stream("file", data))
+
+    async def steps(turns: int) -> None:
+        source = await bucket.open_download_stream(file_id)
+        await source.read(5)
+        task = asyncio.ensure_future(WAYS[way](source))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        place = source.tell()
+        assert place == 5 if task.cancelled() else place > 5
+        assert await source.read() == data[place:]
+
+    for turns in (1, 2, 3, 5, 8, 40):
+        face.run(lambda turns=turns: steps(turns))
+
+
+def test_closing_beside_a_read_is_no_damage(face: Any, database: Any) -> None:
+    if not face.is_async:
+        pytest.skip("threads meet at other places each time")
+    bucket = face.bucket_class(database)
+    file_id = face.wait(bucket.upload_from_stream("file", b"x" * 3_000_000))
+
+    async def steps(turns: int) -> None:
+        source = await bucket.open_download_stream(file_id)
+        reading = asyncio.ensure_future(source.read())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await source.close()
+        await asyncio.wait({reading})
+        error = reading.exception()
+        if error is None:
+            assert len(reading.result()) == 3_000_000
+        else:
+            assert isinstance(error, InvalidOperation)
+            assert "closed by another task or thread" in str(error)
+
+    for turns in (1, 2, 3, 5, 8, 40):
+        face.run(lambda turns=turns: steps(turns))

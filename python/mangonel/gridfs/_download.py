@@ -13,6 +13,7 @@ from mangonel._shared.settings import session_of
 from mangonel.errors import (
     NOT_PRIMARY_CODES,
     AutoReconnect,
+    InvalidOperation,
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
@@ -147,6 +148,7 @@ class ChunkStream:
         self._wanted = 0
         self._resumed_at = -1
         self._is_trusted = False
+        self._is_closed = False
         # The current target, and the position of its first byte in the file.
         self._target: _core.ChunkTarget | None = None
         self._target_start = 0
@@ -269,6 +271,8 @@ class ChunkStream:
         self._raise_fault()
         self._wanted = wanted
         if not await self._fetch_flow():
+            if self._is_closed:
+                raise InvalidOperation("the file was closed by another task or thread while this one read it")
             raise CorruptGridFile(
                 f"missing chunk: expected chunk #{self.reader.next_chunk}, got no more chunks"
             )
@@ -276,6 +280,7 @@ class ChunkStream:
 
     async def close_flow(self) -> None:
         """End the cursor."""
+        self._is_closed = True
         cursor, self._cursor = self._cursor, None
         if cursor is not None or self._first is not None:
             # The rest of the file was not wanted.

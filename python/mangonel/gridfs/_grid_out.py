@@ -191,6 +191,12 @@ class _GridOut(OneAtATime):
     def _refuse_second(self) -> NoReturn:
         refuse_second("file", "bytes", "bytes")
 
+    def _break_off(self) -> None:
+        # Bytes have arrived that were not returned, so the next read begins at the position anew.
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.drop()
+
     def read(self, size: int | None = -1) -> FaceResult[bytes]:
         """Return the next `size` bytes, fewer at the file's end; if negative or None, all remaining bytes.
 
@@ -360,12 +366,16 @@ class _GridOut(OneAtATime):
 
     async def _read_lines_flow(self, size: int) -> list[bytes]:
         lines: list[bytes] = []
-        total = 0
-        while line := await self._read_line_flow():
-            lines.append(line)
-            total += len(line)
-            if 0 < size < total:
-                break
+        total, start = 0, self._position
+        try:
+            while line := await self._read_line_flow():
+                lines.append(line)
+                total += len(line)
+                if 0 < size < total:
+                    break
+        except BaseException:
+            self._position = start
+            raise
         return lines
 
     def tell(self) -> int:

@@ -22,6 +22,9 @@ class OneAtATime(OfThisProcess):
     def _refuse_second(self) -> NoReturn:
         raise NotImplementedError
 
+    def _break_off(self) -> None:
+        """Called when a flow has failed, or was cancelled or interrupted."""
+
     async def _alone_flow(self, only_flow: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         """Run a flow of a public method.
 
@@ -35,5 +38,8 @@ class OneAtATime(OfThisProcess):
         try:
             state["_is_in_use"] = True
             return await only_flow(*arguments)
+        except BaseException:
+            self._break_off()
+            raise
         finally:
             state["_is_in_use"] = False
