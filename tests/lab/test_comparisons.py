@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -42,6 +43,23 @@ def test_all_comparisons_fit_on_one_screen():
     assert sum("Now: " in line for line in told) == 6
     assert "PyMongo" in told[4]
     assert "2.00x [" in told[4]
+
+
+@pytest.mark.parametrize("is_in_path", [True, False])
+def test_the_next_commands_are_named_as_they_are_started_here(tmp_path, monkeypatch, is_in_path):
+    program = tmp_path / ".venv" / "bin" / "mangonel"
+    program.parent.mkdir(parents=True)
+    program.touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(program), "lab", "first"])
+    monkeypatch.setenv("PATH", str(program.parent) if is_in_path else "/nowhere")
+
+    told = lines(run())
+
+    name = "mangonel" if is_in_path else ".venv/bin/mangonel"
+    assert told[-2].startswith(f"Next:   {name} lab list, lab run web ")
+    assert told[-1].startswith(f"        {name} lab doctor, make bench ")
+    assert told[-1].endswith("for hours")
 
 
 def test_what_was_left_out_is_named_and_no_sentence_is_made_of_it():

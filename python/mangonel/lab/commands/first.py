@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import sys
 import textwrap
 import time
@@ -67,8 +68,20 @@ def screen(results: Results, found: list[Finding], seconds: float, report: Path)
         if absent not in [each.comparison for each in found]:
             yield _cut(f"{absent.title}: no figure of ours; {results.absence(absent.bars[0])[1]}")
     yield f"Report: {os.path.relpath(report)}    all charts, the method, what was wrong with the old figures"
-    yield "Next:   mangonel lab list, mangonel lab run web    what else there is, and one of it in full"
-    yield "        mangonel lab doctor, make bench            is this machine fit; everything, for hours"
+    program = _program()
+    yield _cut(f"Next:   {f'{program} lab list, lab run web':<43}  what else there is, and one of it in full")
+    yield _cut(
+        f"        {f'{program} lab doctor, make bench':<43}  is this machine fit; everything, for hours"
+    )
+
+
+def _program() -> str:
+    """Return what starts this command here: its name, or its path if PATH has another one or none, as in a checkout."""
+    own = sys.argv[0]
+    if os.path.basename(own) != "mangonel" or not os.path.exists(own):
+        return "mangonel"
+    found = shutil.which("mangonel")
+    return "mangonel" if found is not None and os.path.samefile(found, own) else os.path.relpath(own)
 
 
 def _block(number: int, finding: Finding) -> Iterator[str]:
