@@ -8,13 +8,29 @@ from typing import Annotated, Any
 import pytest
 
 from mangonel.errors import OperationFailure, WriteConcernError
-from mangonel.odm import Connection, Document, ParallelSaveError, StaleDocument, Version, connect, field
+from mangonel.odm import (
+    Audited,
+    Connection,
+    Document,
+    ParallelSaveError,
+    StaleDocument,
+    Version,
+    connect,
+    field,
+    inc,
+)
 from mangonel.odm.connections import transactions
 from mangonel.server import Server
 from odm.conftest import Face
 
 
 class Plain(Document):
+    __collection__ = "ends"
+    tags: list[str] = field(default_factory=list)
+    n: int = 0
+
+
+class Recorded(Audited):
     __collection__ = "ends"
     tags: list[str] = field(default_factory=list)
     n: int = 0
@@ -191,6 +207,36 @@ def test_an_append_of_a_transaction_that_may_be_committed_is_not_stored_twice(
     face.save(document)
     assert tags(db, document) == document.tags == ["a", "b"]
     assert document.changes() == {}
+
+
+@pytest.mark.parametrize("way", ["save", "save_all", "update"])
+def test_a_recorded_save_that_may_be_committed_is_not_stored_twice(
+    way: str, db: Connection, face: Face, unknown: None
+) -> None:
+    document = Recorded(tags=["a"])
+    with pytest.raises(WriteConcernError):
+        face.save(document)
+    document = face.call(Recorded.find(), "one")
+    document.tags.append("b")
+    acts: dict[str, Callable[[], Any]] = {
+        "save": lambda: face.save(document),
+        "save_all": lambda: face.call(Recorded, "save_all", [document]),
+        "update": lambda: face.call(document, "update", inc(Recorded.n)),
+    }
+    with pytest.raises(WriteConcernError):
+        acts[way]()
+    if way == "update":
+        assert (tags(db, document), set(document.changes())) == (["a"], {"tags"})
+    else:
+        with pytest.raises(StaleDocument):
+            acts[way]()
+    document = face.call(document, "reload", keep_changes=True)
+    db.client.admin.command("configureFailPoint", "failCommand", mode="off")
+    face.save(document)
+    assert tags(db, document) == document.tags == ["a", "b"]
+    assert [revision.number for revision in face.call(document, "history")] == [1, 2] + [3] * (
+        way == "update"
+    )
 
 
 def test_a_commit_that_the_server_refuses_is_no_doubt(db: Connection, face: Face) -> None:
