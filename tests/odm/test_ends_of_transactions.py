@@ -14,7 +14,9 @@ from mangonel.odm import (
     Document,
     ParallelSaveError,
     StaleDocument,
+    Timestamps,
     Version,
+    before,
     connect,
     field,
     inc,
@@ -34,6 +36,16 @@ class Recorded(Audited):
     __collection__ = "ends"
     tags: list[str] = field(default_factory=list)
     n: int = 0
+
+
+class Stamped(Timestamps):
+    __collection__ = "ends"
+    tags: list[str] = field(default_factory=list)
+    n: int = 0
+
+    @before("save")
+    def count(self) -> None:
+        self.tags = list(self.tags)
 
 
 class Counted(Document):
@@ -111,6 +123,32 @@ def test_an_abort_does_not_bring_back_what_its_block_saved_outside_of_it(
     document.tags.append("c")
     face.save(document)
     assert tags(db, document) == document.tags == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("way", ["save", "save_all", "update"])
+def test_what_a_save_outside_of_a_block_sets_by_itself_is_not_brought_back(
+    way: str, db: Connection, elsewhere: Connection, face: Face
+) -> None:
+    made = Stamped(tags=["a"])
+    face.save(made)
+    document = face.call(Stamped.find().using(elsewhere), "one")
+    document.tags.append("b")
+    acts: dict[str, Callable[[], Any]] = {
+        "save": saving(face, document),
+        "save_all": lambda: (Stamped.asave_all if face.is_async else Stamped.save_all)([document]) and None,
+        "update": lambda: (
+            document.aupdate(inc(Stamped.n)) if face.is_async else document.update(inc(Stamped.n)) and None
+        ),
+    }
+    if way == "save_all" and face.is_async:
+        acts[way] = lambda: Stamped.asave_all([document])
+    with pytest.raises(LookupError):
+        in_block(face, db.transaction(), acts[way], abort)
+    found = Stamped.collection().find_one()
+    assert (document.n, found["n"]) == ((1, 1) if way == "update" else (0, 0))
+    assert set(document.changes()) == ({"tags"} if way == "update" else set())
+    face.save(document)
+    assert tags(db, document) == document.tags == ["a", "b"]
 
 
 def test_a_save_outside_of_a_transaction_that_has_saved_the_document_is_refused(

@@ -198,11 +198,7 @@ def storing(document: Any, session: Any) -> None:
     if not under_way:
         return
     with _deciding:
-        chain = _chain(recording())
-        own: list[Touched] = []
-        for one in chain:
-            if session is not None and (one._session is session or (own and own[-1]._whole is one)):
-                own.append(one)
+        chain, own = _chain(recording()), _of_session(session)
         others = list(_others(own))
         if any(id(document) in other._stored for other in others):
             raise ParallelSaveError(
@@ -218,6 +214,27 @@ def storing(document: Any, session: Any) -> None:
             one._stored[id(document)] = document
     if own:
         own[0].add(document)
+
+
+def settled(document: Any, session: Any) -> None:
+    """Drop what other transactions recorded of a document while it was stored, by hooks or other tasks.
+
+    Args:
+        document: the document, which is stored, or of which that is unknown.
+        session: the driver's session that stored it, or None.
+    """
+    if under_way:
+        with _deciding:
+            _forget(document, _others(_of_session(session)))
+
+
+def _of_session(session: Any) -> list[Touched]:
+    """Return what this context's transaction in a session touched, and the unit of which it is an attempt."""
+    own: list[Touched] = []
+    for one in _chain(recording()) if session is not None else ():
+        if one._session is session or (own and own[-1]._whole is one):
+            own.append(one)
+    return own
 
 
 def _forget(document: Any, touched: Iterator[Touched]) -> None:

@@ -9,7 +9,7 @@ from mangonel.bson import decode
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
-from mangonel.odm.connections.touched import storing
+from mangonel.odm.connections.touched import settled, storing
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
 from mangonel.odm.errors import (
     DanglingReference,
@@ -102,6 +102,12 @@ def _give_back(writes: list[_Write], outcome: bool | None) -> None:
         _core.odm_settle(write.document, outcome if write.is_stored else write.is_stored)
 
 
+def _forget(writes: list[_Write], place: Place) -> None:
+    """Drop what other transactions recorded of documents while they were stored."""
+    for write in writes:
+        settled(write.document, place.session.get("session"))
+
+
 async def insert_many_flow(place: Place, documents: list[Any], ordered: bool) -> int:
     """Store new documents."""
     return await _inside_flow(place, documents, _insert_many_flow, place, documents, ordered)
@@ -149,6 +155,8 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
     except BaseException as failure:
         _give_back(writes, None if is_answered else outcome_of(failure))
         raise
+    finally:
+        _forget(writes, place)
     await _after_flow(writes, place)
     if error is not None:
         raise _naming(error, writes)
@@ -207,6 +215,8 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     except BaseException as failure:
         _give_back(writes, None if is_answered else outcome_of(failure))
         raise
+    finally:
+        _forget(writes, place)
     await _after_flow(writes, place)
     for write in writes:
         gone = write.gone(missing)

@@ -28,7 +28,7 @@ from mangonel.odm.connections.connection import connection, connections, overrid
 from mangonel.odm.connections.context import current_sessions
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, default_place, place_of
-from mangonel.odm.connections.touched import Former, check_free, renewed, storing, touch, under_way
+from mangonel.odm.connections.touched import Former, check_free, renewed, settled, storing, touch, under_way
 from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
 from mangonel.odm.expressions.changes import Change
@@ -115,6 +115,8 @@ async def insert_flow(
         raise
     if wanted or operation is None:
         _core.odm_stored(document, data, place.connection)
+    if under_way:
+        settled(document, place.session.get("session"))
     if not is_simple:
         await after_flow(document, port, "insert", place)
     return document
@@ -197,7 +199,11 @@ async def save_flow(
             document.__note_changes__()
     kept = None if is_simple else kept_of(document, place)
     for _ in range(_TRIES):
-        matched, modified = await _send_flow(document, place, where)
+        try:
+            matched, modified = await _send_flow(document, place, where)
+        finally:
+            if under_way:
+                settled(document, place.session.get("session"))
         if modified:
             break
         if matched is None:
@@ -513,6 +519,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
             former.put_back()
         raise
     _core.odm_stored(document, data, place.connection)
+    settled(document, place.session.get("session"))
     if not is_new and kept is not None and result.upserted_id is None:
         await keep_flow(document, place, kept)
     await after_flow(document, place.port, "update", place)
@@ -567,6 +574,8 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
     if found is None:
         await missing_document_flow(document, place)
     _take_over(document, found)
+    # To take over reads the document.
+    settled(document, place.session.get("session"))
     await end_flow(document, place.port)
     return document
 
@@ -652,6 +661,7 @@ async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     await follow_flow(plan, request)
     if not cls.__soft_delete__():
         _core.odm_mark_deleted(document)
+    settled(document, place.session.get("session"))
     await touch_targets_flow(document, place)
     await run_flow(document, "after_delete", port)
     await end_flow(document, port)
