@@ -273,6 +273,50 @@ def test_rewound_cursor_runs_again(face: Face, filled: tuple[Any, Any]) -> None:
     assert face.collect(cursor) == first
 
 
+def test_documents_that_came_are_counted_however_they_are_read(face: Face, filled: tuple[Any, Any]) -> None:
+    ours, _ = filled
+    reads: dict[str, Callable[[Any], Any]] = {
+        "to_list": lambda cursor: face.wait(cursor.to_list()),
+        "to_json": lambda cursor: face.wait(cursor.to_json()),
+        "next": lambda cursor: face.wait(cursor.next()),
+        "all": face.collect,
+    }
+    for name, read in reads.items():
+        whole, in_parts = ours.find({"n": 1}), ours.find({"n": 1}).batch_size(5)
+        read(whole)
+        read(in_parts)
+        count = sum(document["n"] == 1 for document in DOCUMENTS)
+        assert whole.retrieved == count, name
+        assert in_parts.retrieved == (5 if name == "next" else count), name
+        assert whole.address == in_parts.address, name
+        assert whole.address is not None, name
+        face.wait(in_parts.rewind())
+        assert (in_parts.retrieved, in_parts.address) == (0, None), name
+
+
+def test_json_of_one_batch_and_of_several_is_the_same(face: Face, filled: tuple[Any, Any]) -> None:
+    ours, _ = filled
+    for mode in ("plain", "relaxed", "canonical"):
+        whole = face.wait(ours.find().sort("_id").to_json(mode))
+        assert whole == face.wait(ours.find().sort("_id").batch_size(7).to_json(mode))
+        rest = ours.find({"_id": {"$gte": 1}}).sort("_id")
+        cursor = ours.find().sort("_id")
+        face.wait(cursor.next())
+        assert face.wait(cursor.to_json(mode)) == face.wait(rest.to_json(mode))
+    assert face.wait(ours.find({"n": -1}).to_json()) == b"[]"
+
+
+def test_a_batch_of_other_than_documents_is_refused(face: Face, scripted_server: ScriptedServer) -> None:
+    things = face.client(scripted_server.uri).db.things
+    for read in ("to_list", "to_json"):
+        cursor = {"id": 0, "ns": "db.things", "firstBatch": [{"_id": 1}, 5]}
+        scripted_server.once("find", {"ok": 1.0, "cursor": cursor})
+        with pytest.raises(
+            errors.ProtocolError, match="expected a batch of documents, got an element of type 0x10"
+        ):
+            face.wait(getattr(things.find(), read)())
+
+
 def test_clone_is_unused_and_independent(face: Face, filled: tuple[Any, Any]) -> None:
     ours, _ = filled
     query: dict[str, Any] = {"sub": {"x": 5}, "tag": {"$in": ["a", re.compile("a", re.I)]}}

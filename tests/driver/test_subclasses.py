@@ -208,6 +208,7 @@ def test_a_cursor_of_a_class_with_slots_is_killed_when_it_is_dropped_and_not_bef
     with MongoClient(scripted_server.uri) as client:
         cursor: Any = SlottedCursor(client.shop.orders)
         assert [next(cursor)["_id"] for _ in range(3)] == [1, 2, 2]
+        assert cursor.retrieved == 3
         # What is cleaned up in the background is done in its order.
         client.shop.orders.find().next()
         scripted_server.wait_for("killCursors")

@@ -198,8 +198,13 @@ fn read_length(bytes: &[u8], at: usize, min: usize) -> Result<usize> {
     let length = i32::from_le_bytes(fixed(bytes, at)?);
     match usize::try_from(length) {
         Ok(length) if length >= min => Ok(length),
-        _ => Err(Error::malformed(at, format!("expected a length of at least {min}, got {length}"))),
+        _ => Err(bad_length(at, min, length)),
     }
+}
+
+#[cold]
+fn bad_length(at: usize, min: usize, length: i32) -> Error {
+    Error::malformed(at, format!("expected a length of at least {min}, got {length}"))
 }
 
 #[inline]

@@ -13,6 +13,29 @@ const EPOCH: i64 = 719_468;
 /// 9999-12-31T23:59:59.999Z, the last instant that relaxed JSON writes as a date.
 const MAX_FOUR_DIGIT_MS: i64 = 253_402_300_799_999;
 
+/// What [`date_of`] takes at most.
+const MOST_DAYS: u32 = 1 << 28;
+
+/// Returns year, month and day of a day, which is counted from 0000-03-01 and below 2^28.
+///
+/// Divides by powers of two where it can: after Neri and Schneider, "Euclidean affine functions and their application to
+/// calendar algorithms" (2022).
+#[inline]
+pub fn date_of(days: u32) -> (u32, u8, u8) {
+    // Years are counted from March, so that the leap day comes last.
+    let quarters = 4 * days + 3;
+    let century = quarters / DAYS_PER_ERA as u32;
+    let of_century = (quarters % DAYS_PER_ERA as u32) | 3;
+    let years = 2_939_745 * u64::from(of_century);
+    let of_year = years as u32 / 2_939_745 / 4;
+    // The month above, its day below.
+    let months = 2141 * of_year + 197_913;
+    let (month, day) = ((months >> 16) as u8, (months as u16 / 2141) as u8 + 1);
+    let is_next_year = of_year >= 306;
+    let year = 100 * century + (years >> 32) as u32 + u32::from(is_next_year);
+    (year, if is_next_year { month - 12 } else { month }, day)
+}
+
 /// A calendar date and time of day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
@@ -36,19 +59,16 @@ impl Civil {
     /// Splits milliseconds since 1970-01-01 UTC; every value has a date.
     pub fn from_ms(ms: i64) -> Self {
         let of_day = ms.rem_euclid(MS_PER_DAY) as u32;
-        // Years are counted from March, so that the leap day comes last.
         let days = ms.div_euclid(MS_PER_DAY) + EPOCH;
-        let era = days.div_euclid(DAYS_PER_ERA);
-        let of_era = days.rem_euclid(DAYS_PER_ERA) as u32;
-        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let from_march = (5 * of_year + 2) / 153;
-        let day = of_year - (153 * from_march + 2) / 5 + 1;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let (era, days) = match u32::try_from(days) {
+            Ok(days) if days < MOST_DAYS => (0, days),
+            _ => (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA) as u32),
+        };
+        let (year, month, day) = date_of(days);
         Self {
-            year: era * 400 + i64::from(year_of_era) + i64::from(month <= 2),
-            month: month as u8,
-            day: day as u8,
+            year: era * 400 + i64::from(year),
+            month,
+            day,
             hour: (of_day / 3_600_000) as u8,
             minute: (of_day / 60_000 % 60) as u8,
             second: (of_day / 1000 % 60) as u8,
@@ -142,10 +162,20 @@ fn iso_text(civil: &Civil, always_ms: bool) -> ([u8; 24], usize) {
     (text, 24)
 }
 
+/// The digits of the numbers below 100, and zeros, so that no seven bits lead beyond it.
+const PAIRS: [[u8; 2]; 128] = {
+    let mut pairs = [[b'0'; 2]; 128];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
+
 #[inline]
 fn two_digits(text: &mut [u8; 24], at: usize, value: u8) {
-    text[at] = b'0' + value / 10;
-    text[at + 1] = b'0' + value % 10;
+    [text[at], text[at + 1]] = PAIRS[usize::from(value & 127)];
 }
 
 /// Reads `YYYY-MM-DDTHH:MM[:SS[.fraction]]` with `Z` or an offset such as `+01:00`, `+0100` or `+01`.

@@ -20,7 +20,7 @@ pub use binary::RawBinary;
 pub use decimal128::Decimal128;
 pub use element::ElementType;
 pub use error::{Error, ErrorKind, Result};
-pub use extjson::{JsonMode, parse_json, parse_json_distinct, write_json};
+pub use extjson::{JsonMode, JsonWriter, parse_json, parse_json_distinct, write_json};
 pub use object_id::ObjectId;
 pub use reader::{Iter, RawArray, RawDocument, RawElement, RawValue, Values};
 pub use timestamp::Timestamp;

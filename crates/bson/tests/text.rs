@@ -1,6 +1,6 @@
 //! Values as text: dates, ObjectIds, decimals, and what each JSON mode writes.
 
-use mangonel_bson::datetime::{Civil, parse_iso, write_iso};
+use mangonel_bson::datetime::{Civil, date_of, parse_iso, write_iso};
 use mangonel_bson::*;
 
 fn iso(ms: i64) -> String {
@@ -35,6 +35,25 @@ fn the_first_and_last_instants_have_dates() {
     for ms in [i64::MIN, i64::MAX] {
         assert_eq!(Civil::from_ms(ms).to_ms(), Some(ms));
         assert_eq!(parse_iso(&iso(ms)), Ok(ms));
+    }
+}
+
+#[test]
+fn each_day_is_the_one_after_the_day_before() {
+    let (mut year, mut month, mut day) = (0, 3, 1);
+    for days in 0..4_000_000 {
+        assert_eq!(date_of(days), (year, month, day), "{days}");
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let last = match month {
+            2 => 28 + u8::from(is_leap),
+            4 | 6 | 9 | 11 => 30,
+            _ => 31,
+        };
+        (year, month, day) = match (month, day) {
+            (12, 31) => (year + 1, 1, 1),
+            _ if day == last => (year, month + 1, 1),
+            _ => (year, month, day + 1),
+        };
     }
 }
 
@@ -138,6 +157,26 @@ fn json(mode: JsonMode) -> String {
     let mut out = Vec::new();
     write_json(RawDocument::from_bytes(&bytes).unwrap(), mode, &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn documents_behind_one_another_are_written_as_each_alone() {
+    let bytes = sample();
+    let document = RawDocument::from_bytes(&bytes).unwrap();
+    for mode in [JsonMode::Canonical, JsonMode::Relaxed, JsonMode::Plain] {
+        let mut out = b"begun".to_vec();
+        let mut writer = JsonWriter::behind(&mut out, mode, 0);
+        for _ in 0..50 {
+            writer.reserve(10 * bytes.len()).unwrap();
+            writer.byte(b',');
+            writer.document(document).unwrap();
+        }
+        drop(writer);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            format!("begun{}", format!(",{}", json(mode)).repeat(50))
+        );
+    }
 }
 
 #[test]

@@ -10,4 +10,4 @@ mod text;
 mod write;
 
 pub use convert::{parse_json, parse_json_distinct};
-pub use write::{JsonMode, write_json, write_json_value};
+pub use write::{JsonMode, JsonWriter, write_json, write_json_value};

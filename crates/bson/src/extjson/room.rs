@@ -2,6 +2,8 @@
 //!
 //! A copy of a fixed size is one instruction, where one of a variable size is a call.
 
+use std::collections::TryReserveError;
+
 use super::text::{push_checked, unusual};
 use crate::bytes::{cstring_end, not_utf8_text};
 use crate::error::Result;
@@ -39,6 +41,12 @@ impl<'o> Room<'o> {
         room.first_chunk_mut().unwrap()
     }
 
+    /// Takes memory for so many bytes behind the text.
+    #[inline]
+    pub(super) fn reserve(&mut self, more: usize) -> std::result::Result<(), TryReserveError> {
+        if self.bytes.capacity() - self.end < more { self.bytes.try_reserve(more) } else { Ok(()) }
+    }
+
     #[cold]
     #[inline(never)]
     fn grow(&mut self, more: usize) {
@@ -56,6 +64,15 @@ impl<'o> Room<'o> {
     #[inline(always)]
     pub(super) fn all<const N: usize>(&mut self, text: &[u8; N]) {
         self.put(*text, N);
+    }
+
+    /// Appends 24 characters, which need no escape, in quotes.
+    #[inline(always)]
+    pub(super) fn quoted(&mut self, text: [u8; 24]) {
+        let piece = self.piece::<26>();
+        (piece[0], piece[25]) = (b'"', b'"');
+        piece[1..25].copy_from_slice(&text);
+        self.end += 26;
     }
 
     /// Appends text of any length.
@@ -119,18 +136,20 @@ impl<'o> Room<'o> {
     /// follows it must be a zero byte.
     #[inline(always)]
     fn short(&mut self, before: u8, body: &[u8], at: usize) -> Option<usize> {
-        let (words, _) = body.get(at..)?.as_chunks::<8>();
+        let input = body.get(at..)?;
         let piece = self.piece::<{ 8 * SHORT + 3 }>();
         [piece[0], piece[1]] = [before, b'"'];
-        for (place, word) in words.iter().take(SHORT).enumerate() {
-            let marks = unusual(u64::from_le_bytes(*word));
+        for place in 0..SHORT {
+            let word = input.get(8 * place..)?.first_chunk()?;
             piece[2 + 8 * place..][..8].copy_from_slice(word);
+            let word = u64::from_le_bytes(*word);
+            let marks = unusual(word);
             if marks != 0 {
                 let within = first_mark(marks);
                 let length = 8 * place + within;
                 piece[2 + length] = b'"';
                 // A zero byte is not plain either.
-                return (word[within] == 0).then_some(length);
+                return ((word >> (8 * within)) as u8 == 0).then_some(length);
             }
         }
         None

@@ -1,5 +1,6 @@
 //! Documents to JSON text, element by element, with no tree in between: the hot path of `cursor.to_json()`.
 
+use std::collections::TryReserveError;
 use std::io::Write as _;
 
 use super::base64;
@@ -34,11 +35,49 @@ pub enum JsonMode {
 /// [`ErrorKind::Malformed`] when an element cannot be read, [`ErrorKind::TooDeep`] beyond [`MAX_DEPTH`] documents
 /// inside each other. `out` then ends in the middle of a document; cut it back to its old length.
 pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) -> Result<()> {
-    let out = Room::behind(out, document.as_bytes().len());
-    match mode {
-        JsonMode::Canonical => Writer::<CANONICAL> { out }.document(document, MAX_DEPTH),
-        JsonMode::Relaxed => Writer::<RELAXED> { out }.document(document, MAX_DEPTH),
-        JsonMode::Plain => Writer::<PLAIN> { out }.document(document, MAX_DEPTH),
+    JsonWriter::behind(out, mode, document.as_bytes().len()).document(document)
+}
+
+/// Appends documents as JSON to one buffer, which has the text once this is dropped. What [`write_json`] prepares and
+/// ends for each document is done once.
+pub struct JsonWriter<'o> {
+    out: Room<'o>,
+    mode: JsonMode,
+}
+
+impl<'o> JsonWriter<'o> {
+    /// Appends to `out` the JSON of so many bytes of BSON.
+    pub fn behind(out: &'o mut Vec<u8>, mode: JsonMode, length: usize) -> Self {
+        Self { out: Room::behind(out, length), mode }
+    }
+
+    /// Takes memory for so many bytes.
+    ///
+    /// # Errors
+    /// There is none.
+    #[inline]
+    pub fn reserve(&mut self, length: usize) -> std::result::Result<(), TryReserveError> {
+        self.out.reserve(length)
+    }
+
+    /// Appends a document, without white space.
+    ///
+    /// # Errors
+    /// As for [`write_json`].
+    #[inline]
+    pub fn document(&mut self, document: RawDocument<'_>) -> Result<()> {
+        let out = &mut self.out;
+        match self.mode {
+            JsonMode::Canonical => Writer::<CANONICAL> { out }.document(document, MAX_DEPTH),
+            JsonMode::Relaxed => Writer::<RELAXED> { out }.document(document, MAX_DEPTH),
+            JsonMode::Plain => Writer::<PLAIN> { out }.document(document, MAX_DEPTH),
+        }
+    }
+
+    /// Appends a byte that is ASCII.
+    #[inline]
+    pub fn byte(&mut self, byte: u8) {
+        self.out.all(&[byte]);
     }
 }
 
@@ -47,7 +86,7 @@ pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) 
 /// # Errors
 /// As for [`write_json`].
 pub fn write_json_value(value: RawValue<'_>, mode: JsonMode, out: &mut Vec<u8>) -> Result<()> {
-    let out = Room::behind(out, 0);
+    let out = &mut Room::behind(out, 0);
     match mode {
         JsonMode::Canonical => Writer::<CANONICAL> { out }.value(value),
         JsonMode::Relaxed => Writer::<RELAXED> { out }.value(value),
@@ -71,11 +110,11 @@ const INT32: u8 = ElementType::Int32 as u8;
 const INT64: u8 = ElementType::Int64 as u8;
 
 /// Compiled once per mode, since every value depends on the mode.
-struct Writer<'o, const MODE: u8> {
-    out: Room<'o>,
+struct Writer<'r, 'o, const MODE: u8> {
+    out: &'r mut Room<'o>,
 }
 
-impl<const MODE: u8> Writer<'_, MODE> {
+impl<const MODE: u8> Writer<'_, '_, MODE> {
     fn document(&mut self, document: RawDocument<'_>, depth: usize) -> Result<()> {
         let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
         let body = document.body();
@@ -311,9 +350,7 @@ impl<const MODE: u8> Writer<'_, MODE> {
     #[inline]
     fn object_id(&mut self, id: ObjectId) {
         if MODE == PLAIN {
-            self.out.all(b"\"");
-            self.out.all(&id.hex_bytes());
-            self.out.all(b"\"");
+            self.out.quoted(id.hex_bytes());
         } else {
             self.out.all(b"{\"$oid\":\"");
             self.out.all(&id.hex_bytes());
@@ -323,11 +360,11 @@ impl<const MODE: u8> Writer<'_, MODE> {
 
     fn datetime(&mut self, ms: i64) {
         if MODE == PLAIN {
-            self.out.all(b"\"");
-            match iso(ms, true) {
-                Some((text, length)) => self.out.put(text, length),
-                None => self.out.with(|out| write_iso(ms, true, out)),
+            if let Some((text, _)) = iso(ms, true) {
+                return self.out.quoted(text);
             }
+            self.out.all(b"\"");
+            self.out.with(|out| write_iso(ms, true, out));
             self.out.all(b"\"");
         } else if MODE == RELAXED
             && is_relaxed(ms)

@@ -26,19 +26,11 @@ pub(crate) struct Fields {
 pub(crate) fn split(millis: i64) -> Fields {
     let days = millis.div_euclid(DAY);
     let rest = millis.rem_euclid(DAY) as u32;
-    // Counted from 0000-03-01, a leap day is the last day of its year, and 400 years are always as long.
-    let days = (days + 719_468) as u32;
-    let era = days / 146_097;
-    let day_of_era = days % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let is_next_year = month >= 10;
+    let (year, month, day) = mangonel_bson::datetime::date_of((days + 719_468) as u32);
     Fields {
-        year: (era * 400 + year_of_era + u32::from(is_next_year)) as i32,
-        month: if is_next_year { month - 9 } else { month + 3 } as u8,
-        day: day as u8,
+        year: year as i32,
+        month,
+        day,
         hour: (rest / 3_600_000) as u8,
         minute: (rest / 60_000 % 60) as u8,
         second: (rest / 1000 % 60) as u8,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mangonel_bson::{JsonMode, RawDocument, write_json};
+use mangonel_bson::{JsonMode, JsonWriter, RawDocument};
 use mangonel_entries::entries;
 use mangonel_proto::reply::CursorFacts;
 use pyo3::exceptions::PyMemoryError;
@@ -20,6 +20,9 @@ use crate::codec::document_shape::DocumentShape;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
+/// No batch has so many documents.
+const UNKNOWN: usize = usize::MAX;
+
 /// A change and its resume token.
 type Change = (Py<PyAny>, Option<Py<PyBytes>>);
 
@@ -32,6 +35,10 @@ pub struct Batch {
     /// code and with it other threads, so that nothing of it is borrowed exclusively meanwhile.
     position: AtomicUsize,
     end: usize,
+    /// Where the array's elements begin.
+    start: usize,
+    /// How many documents came, once it was asked for; `UNKNOWN` before.
+    size: AtomicUsize,
     codec: Py<Codec>,
     /// The server's cursor id; 0 when this is the last batch.
     #[pyo3(get)]
@@ -72,9 +79,12 @@ impl Batch {
         let namespace = cursor.namespace_in(body);
         let token =
             cursor.post_batch_resume_token.clone().and_then(|token| body.get(token)).map(<[u8]>::to_vec);
+        let start = offset + cursor.batch.start + 4;
         Batch {
             _entry: Entry,
-            position: AtomicUsize::new(offset + cursor.batch.start + 4),
+            start,
+            size: AtomicUsize::new(UNKNOWN),
+            position: AtomicUsize::new(start),
             end: offset + cursor.batch.end.saturating_sub(1),
             message,
             codec,
@@ -101,21 +111,48 @@ impl Batch {
 
     /// Returns the bytes of the next document, and moves past it.
     fn next_document(&self, py: Python<'_>) -> PyResult<Option<&[u8]>> {
-        match next_in(&self.message, self.position(), self.end) {
-            Ok(Some(range)) => {
-                self.move_to(range.end);
-                Ok(self.message.get(range))
+        Ok(self.next_raw(py)?.map(|document| document.as_bytes()))
+    }
+
+    /// Returns the next document, and moves past it.
+    #[inline(always)]
+    fn next_raw(&self, py: Python<'_>) -> PyResult<Option<RawDocument<'_>>> {
+        match element_at(&self.message, self.position(), self.end) {
+            Ok(Some((start, document))) => {
+                self.move_to(start + document.as_bytes().len());
+                Ok(Some(document))
             }
             Ok(None) => Ok(None),
-            Err(found) => {
-                self.move_to(self.end);
-                Err(failure::protocol_error(py, format!("expected a batch of documents, got {found}")))
-            }
+            Err(found) => Err(self.broken(py, &found)),
         }
+    }
+
+    #[cold]
+    fn broken(&self, py: Python<'_>, found: &str) -> PyErr {
+        self.move_to(self.end);
+        failure::protocol_error(py, format!("expected a batch of documents, got {found}"))
+    }
+
+    /// Keeps the number of documents that were taken from a position on, if these are all.
+    fn keep_size(&self, from: usize, taken: usize) {
+        if from == self.start && self.is_empty() && !self.is_raw {
+            self.size.store(taken, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts the documents from a position on, up to one that is broken.
+    fn count_from(&self, mut position: usize) -> usize {
+        let mut count = 0;
+        while let Ok(Some((start, document))) = element_at(&self.message, position, self.end) {
+            position = start + document.as_bytes().len();
+            count += 1;
+        }
+        count
     }
 
     /// Takes the documents out: the message, the position of the next one, and the end of the last.
     pub fn take_documents(&mut self) -> (Vec<u8>, usize, usize) {
+        self.size();
         let position = self.position();
         self.move_to(self.end);
         (std::mem::take(&mut self.message), position, self.end)
@@ -127,11 +164,13 @@ impl Batch {
         py: Python<'_>,
         limit: Option<usize>,
     ) -> PyResult<Vec<std::ops::Range<usize>>> {
+        let from = self.position();
         let mut ranges = Vec::new();
         while limit.is_none_or(|limit| ranges.len() < limit) {
             let Some(length) = self.next_document(py)?.map(<[u8]>::len) else { break };
             ranges.push(self.position() - length..self.position());
         }
+        self.keep_size(from, ranges.len());
         Ok(ranges)
     }
 
@@ -189,6 +228,18 @@ impl Batch {
         self.position() >= self.end
     }
 
+    /// How many documents came. Walks over them when it is asked for the first time.
+    #[getter]
+    fn size(&self) -> usize {
+        let known = self.size.load(Ordering::Relaxed);
+        if known != UNKNOWN {
+            return known;
+        }
+        let counted = self.count_from(self.start);
+        self.size.store(counted, Ordering::Relaxed);
+        counted
+    }
+
     /// How many documents are left. Walks them; costs some nanoseconds each.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let start = self.position();
@@ -219,27 +270,52 @@ impl Batch {
         codec::bytes_of(py, &joined)
     }
 
-    /// The documents that are left as JSON, with this byte between them (a comma), without brackets around them.
-    /// `mode`: 0 canonical and 1 relaxed extended JSON, 2 plain.
-    #[pyo3(signature = (mode, separator = b','))]
-    fn json<'py>(&self, py: Python<'py>, mode: u8, separator: u8) -> PyResult<Bound<'py, PyBytes>> {
+    /// The documents that are left as JSON, with this byte between them (a comma), and brackets around them if it is to
+    /// be an array. `mode`: 0 canonical and 1 relaxed extended JSON, 2 plain.
+    #[pyo3(signature = (mode, separator = b',', is_array = false))]
+    fn json<'py>(
+        &self,
+        py: Python<'py>,
+        mode: u8,
+        separator: u8,
+        is_array: bool,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let mode = match mode {
             0 => JsonMode::Canonical,
             1 => JsonMode::Relaxed,
             _ => JsonMode::Plain,
         };
+        let from = self.position();
+        let left = self.end.saturating_sub(from);
         let mut text = Vec::new();
-        make_room(&mut text, 2 * self.end.saturating_sub(self.position()))?;
-        while let Some(document) = self.next_document(py)? {
-            // Rarely too little; then memory left over from other documents suffices, or little is missing.
-            make_room(&mut text, 4 * document.len())?;
-            if !text.is_empty() {
-                text.push(separator);
-            }
-            RawDocument::from_bytes(document)
-                .and_then(|document| write_json(document, mode, &mut text))
-                .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
+        make_room(&mut text, 2 * left + 2)?;
+        let mut writer = JsonWriter::behind(&mut text, mode, left);
+        if is_array {
+            writer.byte(b'[');
         }
+        let (mut at, mut count) = (from, 0);
+        while let Some((start, document)) =
+            element_at(&self.message, at, self.end).map_err(|found| self.broken(py, &found))?
+        {
+            at = start + document.as_bytes().len();
+            // Rarely too little; then memory left over from other documents suffices, or little is missing.
+            let most = 4 * document.as_bytes().len();
+            writer.reserve(most).map_err(|_| no_memory(most))?;
+            if count > 0 {
+                writer.byte(separator);
+            }
+            count += 1;
+            writer.document(document).map_err(|error| {
+                self.move_to(at);
+                failure::invalid_bson(py, &error.to_string())
+            })?;
+        }
+        self.move_to(at);
+        if is_array {
+            writer.byte(b']');
+        }
+        drop(writer);
+        self.keep_size(from, count);
         codec::bytes_of(py, &text)
     }
 
@@ -254,12 +330,14 @@ impl Batch {
         let py = documents.py();
         // Objects of classes are known to the collector from the start, and it would walk over them again and again.
         let _pause = self.shape.is_some().then(|| Pause::new(py));
+        let from = self.position();
         let mut count = 0;
         while limit.is_none_or(|limit| count < limit) {
             let Some(document) = self.next(py)? else { break };
             documents.append(document)?;
             count += 1;
         }
+        self.keep_size(from, count);
         Ok(count)
     }
 
@@ -273,23 +351,43 @@ impl Batch {
 }
 
 fn make_room(out: &mut Vec<u8>, more: usize) -> PyResult<()> {
-    out.try_reserve(more).map_err(|_| PyMemoryError::new_err(format!("no memory for {more} more bytes")))
+    out.try_reserve(more).map_err(|_| no_memory(more))
+}
+
+#[cold]
+fn no_memory(more: usize) -> PyErr {
+    PyMemoryError::new_err(format!("no memory for {more} more bytes"))
 }
 
 /// Finds the next document of an array's elements; the error says what stands there instead.
 pub fn next_in(message: &[u8], position: usize, end: usize) -> Result<Option<Range<usize>>, String> {
+    let found = element_at(message, position, end)?;
+    Ok(found.map(|(start, document)| start..start + document.as_bytes().len()))
+}
+
+/// Finds the document that is the array's element at a position, and where it starts; the error is as for [`next_in`].
+#[inline(always)]
+fn element_at(
+    message: &[u8],
+    position: usize,
+    end: usize,
+) -> Result<Option<(usize, RawDocument<'_>)>, String> {
     let elements = message.get(position..end).unwrap_or_default();
     let Some((kind, rest)) = elements.split_first() else { return Ok(None) };
     if *kind != 0x03 {
-        return Err(format!("an element of type {kind:#04x}"));
+        return Err(other_type(*kind));
     }
-    let key_end = memchr::memchr(0, rest);
-    let document = key_end.and_then(|end| RawDocument::prefix(&rest[end + 1..]).ok());
-    let (Some(key_end), Some((document, _))) = (key_end, document) else {
-        return Err("a document that reaches beyond it".to_owned());
-    };
-    let start = position + 1 + key_end + 1;
-    Ok(Some(start..start + document.as_bytes().len()))
+    // An index has few digits.
+    let key_end = rest.iter().position(|byte| *byte == 0);
+    match key_end.map(|end| (end, RawDocument::prefix(&rest[end + 1..]))) {
+        Some((key_end, Ok((document, _)))) => Ok(Some((position + 1 + key_end + 1, document))),
+        _ => Err("a document that reaches beyond it".to_owned()),
+    }
+}
+
+#[cold]
+fn other_type(kind: u8) -> String {
+    format!("an element of type {kind:#04x}")
 }
 
 /// The base of both faces' cursors: it keeps the current batch.
@@ -300,6 +398,8 @@ pub struct BatchCursor {
     /// The batch that documents are handed out from.
     #[pyo3(get)]
     _batch: Option<Py<Batch>>,
+    /// How many documents came in batches before it.
+    before: usize,
 }
 
 impl BatchCursor {
@@ -325,8 +425,25 @@ impl BatchCursor {
     #[setter(_batch)]
     fn set_batch(slf: &Bound<'_, Self>, batch: Option<Bound<'_, Batch>>) -> PyResult<()> {
         // Dropped when nothing is borrowed.
-        let _replaced = std::mem::replace(&mut slf.try_borrow_mut()?._batch, batch.map(Bound::unbind));
+        let replaced = std::mem::replace(&mut slf.try_borrow_mut()?._batch, batch.map(Bound::unbind));
+        if let Some(replaced) = &replaced {
+            let size = replaced.bind(slf.py()).try_borrow()?.size();
+            slf.try_borrow_mut()?.before += size;
+        }
         Ok(())
+    }
+
+    /// How many documents came so far. The batch is not counted before that is asked for.
+    #[getter]
+    fn _retrieved(&self, py: Python<'_>) -> PyResult<usize> {
+        let size = self._batch.as_ref().map(|batch| Ok(batch.bind(py).try_borrow()?.size()));
+        Ok(self.before + size.unwrap_or(PyResult::Ok(0))?)
+    }
+
+    /// Begin to count anew.
+    #[setter(_retrieved)]
+    fn set_retrieved(&mut self, before: usize) {
+        self.before = before;
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -57,6 +57,8 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     _abandoned_cursors: AbandonedCursors
     _reading = READ_BATCH
     _batch: _core.Batch | None
+    # How many documents came so far; a batch is counted when that is asked for.
+    _retrieved: int
     # Whether a batch is waited for. A second task or thread must not ask then: both would get the same documents, or
     # the later batch would replace the earlier one.
     _is_asking = False
@@ -87,7 +89,6 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     _session: SessionHandle = None
     _pinned: int | None = None
     _server = ""
-    _retrieved = 0
     _is_closed = False
     _batch_size = 0
     _limit = 0
@@ -182,11 +183,9 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     def _take(self, batch: _core.Batch) -> None:
         if self._into is not None:
             become(batch, self._into, self._collection.codec_options)
-        size = len(batch)
         if not batch.id and batch.pinned is None:
             # The server has no more, so it is not asked again, and no cursor can be lost.
-            self._batch, self._id, self._server, self._session = batch, 0, batch.server, None
-            self._retrieved += size
+            self._batch, self._id, self._session = batch, 0, None
             if self._opened is not None:
                 self._opened.disown()
                 self._opened = None
@@ -204,7 +203,6 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         elif self._opened is not None:
             self._opened.pinned, self._opened.is_streaming = pinned, batch.is_streaming
         self._pinned = pinned
-        self._retrieved += size
         self._server = batch.server
         if collection:
             self._namespace = (database, collection)
@@ -377,7 +375,11 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     @property
     def address(self) -> tuple[str, int | None] | None:
         """The server that answered, or None before the first batch."""
-        return address_of(self._server) if self._server else None
+        server = self._server
+        if not server and self._batch is not None:
+            # A last batch that was the first.
+            server = self._batch.server
+        return address_of(server) if server else None
 
     @property
     def session(self) -> _ClientSession | None:
@@ -446,10 +448,13 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         pieces: list[bytes] = []
         while True:
             batch = self._batch
-            if batch is not None and not batch.is_empty:
-                pieces.append(batch.json(mode))
-            # A coroutine less than `_fetch_flow`. A cursor that waits for new data ends with an empty batch.
             is_over = self._id == 0 or self._is_empty
+            if batch is not None:
+                if is_over and not pieces:
+                    return batch.json(mode, is_array=True)
+                if not batch.is_empty:
+                    pieces.append(batch.json(mode))
+            # A coroutine less than `_fetch_flow`. A cursor that waits for new data ends with an empty batch.
             if is_over or (not await self._fetch_once_flow() and self._is_tailable):
                 return b"[" + b",".join(pieces) + b"]"
 

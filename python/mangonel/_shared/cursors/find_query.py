@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
 
 
-# The arguments of most queries besides the filter.
-_NO_OPTIONS = (None,) * 14
-
-
 class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     """A query, which may change until its first batch is requested. The arguments are `Cursor`'s."""
 
@@ -75,7 +71,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._id = self._opened = self._pinned = self._started = None
         self._explicit = self._max_await_time_ms = None
         self._is_closed = self._is_empty = self._is_asking = self._is_exhaust = self._has_index_bounds = False
-        self._retrieved = self._asked_limit = self._batch_size = 0
+        self._asked_limit = self._batch_size = 0
         self._prefetch = prefetch
         if session is not None:
             # An ended session is refused when the query is sent.
@@ -86,17 +82,16 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         elif type(filter) is not dict and not isinstance(filter, Mapping):
             raise TypeError(f"filter must be a mapping type, not {type(filter)}")
         # All of the command but its bounds and its read concern, which are added when it is sent.
-        options = (
-            projection, sort, collation, hint, max_time_ms, comment, max, min, max_scan, return_key, show_record_id,
-            snapshot, allow_disk_use, let,
-        )  # fmt: skip
         if (
-            options == _NO_OPTIONS
+            # One by one, which is cheaper than a comparison of tuples.
+            projection is None and sort is None and collation is None and hint is None and max_time_ms is None
+            and comment is None and max is None and min is None and max_scan is None and return_key is None
+            and show_record_id is None and snapshot is None and allow_disk_use is None and let is None
             and no_cursor_timeout is allow_partial_results is oplog_replay is False
             and type(skip) is type(cursor_type) is int
             and skip == cursor_type == 0
             and "$query" not in filter
-        ):
+        ):  # fmt: skip
             # The same as `find_command`, without the arguments that most queries lack.
             self._query: dict[str, Any] = {"find": name, "filter": filter}
         else:

@@ -45,7 +45,24 @@ class PlainCursor(
 ):
     """A blocking cursor whose batch is an ordinary attribute."""
 
-    _batch: _core.Batch | None = None
+    _held: _core.Batch | None = None
+    _before = 0
+
+    @property
+    def _batch(self) -> _core.Batch | None:
+        return self._held
+
+    @_batch.setter
+    def _batch(self, batch: _core.Batch | None) -> None:
+        self._before, self._held = self._retrieved, batch
+
+    @property
+    def _retrieved(self) -> int:
+        return self._before + (0 if self._held is None else self._held.size)
+
+    @_retrieved.setter
+    def _retrieved(self, before: int) -> None:
+        self._before = before
 
     def __iter__(self) -> Self:
         return self
