@@ -20,6 +20,33 @@ use super::awaited::AwaitedOperation;
 use super::interpreter;
 use crate::thread_end::Entry;
 
+/// A callback, and the context that it runs in.
+type Callback = (Py<PyAny>, Option<Py<PyAny>>);
+
+/// Nearly always one.
+#[derive(Default)]
+struct Callbacks {
+    first: Option<Callback>,
+    others: Vec<Callback>,
+}
+
+impl Callbacks {
+    fn push(&mut self, callback: Callback) {
+        match self.first {
+            None if self.others.is_empty() => self.first = Some(callback),
+            _ => self.others.push(callback),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Callback> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn take_all(self) -> impl Iterator<Item = Callback> {
+        self.first.into_iter().chain(self.others)
+    }
+}
+
 /// The loop whose reader callback runs a task, and the waits that ended meanwhile.
 type Reading = (Py<PyAny>, Vec<Py<Waiter>>);
 
@@ -41,7 +68,7 @@ pub struct Waiter {
     _entry: Entry,
     event_loop: Py<PyAny>,
     state: State,
-    callbacks: Vec<(Py<PyAny>, Option<Py<PyAny>>)>,
+    callbacks: Callbacks,
     /// The operation that waits here for a connection.
     pub(super) asker: Option<Py<AwaitedOperation>>,
     /// asyncio's mark that the object was yielded by an `await` and not by mistake.
@@ -56,7 +83,7 @@ impl Waiter {
             _entry: Entry,
             event_loop,
             state: State::Pending,
-            callbacks: Vec::new(),
+            callbacks: Callbacks::default(),
             asker: None,
             is_blocking: false,
         }
@@ -112,7 +139,7 @@ impl Waiter {
         let py = slf.py();
         let is_good = matches!(state, State::Arrived);
         let Some(callbacks) = Self::finish(slf, state)? else { return Ok(()) };
-        for (callback, context) in callbacks {
+        for (callback, context) in callbacks.take_all() {
             let callback = callback.bind(py);
             let done = if is_good && wakes_task(callback) { done_future(py) } else { None };
             let future = done.unwrap_or(slf.as_any());
@@ -129,8 +156,7 @@ impl Waiter {
     }
 
     /// Returns the callbacks to run, or `None` when it had ended before.
-    #[allow(clippy::type_complexity)] // One use; a name would say no more.
-    fn finish(slf: &Bound<'_, Self>, state: State) -> PyResult<Option<Vec<(Py<PyAny>, Option<Py<PyAny>>)>>> {
+    fn finish(slf: &Bound<'_, Self>, state: State) -> PyResult<Option<Callbacks>> {
         let mut waiter = slf.try_borrow_mut()?;
         if !matches!(waiter.state, State::Pending) {
             return Ok(None);
@@ -146,7 +172,7 @@ impl Waiter {
 
     fn schedule(slf: &Bound<'_, Self>, state: State) -> PyResult<bool> {
         let Some(callbacks) = Self::finish(slf, state)? else { return Ok(false) };
-        for (callback, context) in callbacks {
+        for (callback, context) in callbacks.take_all() {
             Self::call_soon(slf, &callback, context.as_ref())?;
         }
         Ok(true)
@@ -322,10 +348,10 @@ impl Waiter {
         let py = slf.py();
         // Comparing may run any code, which may come back here.
         let callbacks = std::mem::take(&mut slf.try_borrow_mut()?.callbacks);
-        let before = callbacks.len();
-        let mut kept = Vec::with_capacity(before);
+        let (mut before, mut kept) = (0, Callbacks::default());
         let mut result = Ok(());
-        for (known, context) in callbacks {
+        for (known, context) in callbacks.take_all() {
+            before += 1;
             let is_meant = result.is_ok()
                 && known.bind(py).eq(callback).unwrap_or_else(|error| {
                     result = Err(error);
@@ -335,9 +361,11 @@ impl Waiter {
                 kept.push((known, context));
             }
         }
-        let removed = before - kept.len();
+        let removed = before - kept.iter().count();
         let mut waiter = slf.try_borrow_mut()?;
-        kept.append(&mut waiter.callbacks);
+        for added in std::mem::take(&mut waiter.callbacks).take_all() {
+            kept.push(added);
+        }
         waiter.callbacks = kept;
         result.map(|()| removed)
     }
@@ -361,7 +389,7 @@ impl Waiter {
             _ => {}
         }
         visit.call(&self.asker)?;
-        for (callback, context) in &self.callbacks {
+        for (callback, context) in self.callbacks.iter() {
             visit.call(callback)?;
             visit.call(context)?;
         }
@@ -369,7 +397,7 @@ impl Waiter {
     }
 
     fn __clear__(&mut self) {
-        self.callbacks.clear();
+        self.callbacks = Callbacks::default();
         self.asker = None;
     }
 }
