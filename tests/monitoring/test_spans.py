@@ -127,6 +127,32 @@ def test_operation_that_fails_says_why(face: Face, connect: Connect, spans: Span
         assert not span.status.is_ok
 
 
+def test_write_that_is_refused_in_an_answer_fails_its_operation(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    things = connect(tracing=spans.option())[database_name]["things"]
+    face.run(lambda: things.insert_many([{"_id": 1, "n": 1}, {"_id": 2, "n": 2}]))
+    face.run(lambda: things.create_index("n", unique=True))
+    writes = {
+        "insert": lambda: things.insert_one({"_id": 1, "note": "private"}),
+        "update": lambda: things.update_one({"_id": 1}, {"$set": {"n": 2}}),
+        "findAndModify": lambda: things.find_one_and_update({"_id": 1}, {"$set": {"n": 2}}),
+    }
+    for name, write in writes.items():
+        spans.clear()
+        with pytest.raises(errors.DuplicateKeyError):
+            face.run(write)
+
+        assert spans.tree() == [(f"{name} {database_name}.things", [(name, [])])]
+        operation, command = spans.all
+        assert not operation.status.is_ok, name
+        # The server ran the command.
+        assert command.status.is_ok == (name != "findAndModify"), name
+        assert operation.attributes["error.type"] == "DuplicateKeyError" or name == "findAndModify", name
+        assert operation.attributes["db.response.status_code"] == "11000", name
+        assert "private" not in operation.to_json()
+
+
 def test_operation_that_finds_no_server_has_no_command(face: Face, spans: Spans) -> None:
     with ScriptedServer() as server:
         uri = server.uri
@@ -441,6 +467,25 @@ def test_transaction_whose_session_was_dropped_ends_its_span_with_the_next(
 
     ended = [span for span in spans.all if span.name == "transaction"]
     assert [span.attributes.get("exception.message") for span in ended] == ["the session was dropped", None]
+    assert client._tracer._transactions == {} == client._tracer._sessions
+
+
+def test_transactions_end_their_spans_with_the_client(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    client = connect(tracing=spans.option())
+    things = client[database_name]["things"]
+    face.run(lambda: things.insert_one({"_id": 0}))
+    kept, dropped = client.start_session(), client.start_session()
+    for session in (kept, dropped):
+        session.start_transaction()
+        face.run(lambda session=session: things.find_one({}, session=session))
+    del session, dropped
+    gc.collect()
+    face.run(client.close)
+
+    ended = {span.attributes.get("exception.message") for span in spans.all if span.name == "transaction"}
+    assert ended == {"the session was dropped", "the client was closed"}
     assert client._tracer._transactions == {} == client._tracer._sessions
 
 

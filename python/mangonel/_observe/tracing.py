@@ -129,6 +129,12 @@ class Tracer:
                     _fail(span, "CancelledError", reason)
                 span.end()
 
+    def closed(self) -> None:
+        """End the spans of transactions that the closed client cannot end."""
+        for number, known in list(self._sessions.items()):
+            reason = "the session was dropped" if known() is None else "the client was closed"
+            self.transaction_ended(number, reason)
+
     def operation_started(
         self, name: str, database: str, collection: str | None, session: int | None, group: int | None
     ) -> _Operation | None:
@@ -359,8 +365,8 @@ class _Operation:
             _fail(span, kind, message, code)
             span.end()
 
-    def operation_ended(self, failure: tuple[str, str] | None) -> None:
-        """End the span of the operation; `failure`: the class and the message of the error."""
+    def operation_ended(self, failure: tuple[str, str] | tuple[str, str, int | None] | None) -> None:
+        """End the span of the operation; `failure`: the class, the message, and the server's code of the error."""
         if self._is_part:
             return
         if failure is not None:

@@ -216,6 +216,22 @@ impl Exchange {
         Ok(())
     }
 
+    /// Returns the error that the caller will get for the writes in an answered command's reply.
+    #[cold]
+    pub(super) fn write_error(&self, py: Python<'_>) -> Option<PyErr> {
+        // Who asked for a whole document reads its errors, too; a function that is applied to one raises them.
+        let is_checked = matches!(
+            self.reading,
+            ReplyForm::Batch
+                | ReplyForm::RawBatch
+                | ReplyForm::Value
+                | ReplyForm::Answer
+                | ReplyForm::Made
+                | ReplyForm::Apply
+        );
+        if is_checked { self.check_writes(py).err() } else { None }
+    }
+
     /// Returns a write's reply without the keys of GOSSIP.
     pub(super) fn write(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
         codec::decode_document(py, &without(py, body, GOSSIP)?, Codec::default_for(py)?.get())

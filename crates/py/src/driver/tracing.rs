@@ -41,8 +41,9 @@ impl Traced {
         }
     }
 
-    /// Reports everything since the last call.
-    pub fn follow(&self, py: Python<'_>, core: &Core, inner: &mut CoreExchange) {
+    /// Reports everything since the last call. `refused`: what the caller gets for a command that was answered and whose
+    /// writes failed.
+    pub fn follow(&self, py: Python<'_>, core: &Core, inner: &mut CoreExchange, refused: Option<PyErr>) {
         if let Some(facts) = inner.take_command_start() {
             let session = core.peek(|state| inner.stamped_session(&state.client));
             self.tell(py, |traced| {
@@ -64,7 +65,9 @@ impl Traced {
         let is_over = inner.step() == Step::Done;
         match inner.take_command_end() {
             None => {}
-            Some(CommandEnd::Answered { cursor }) if is_over && inner.failure().is_none() => {
+            Some(CommandEnd::Answered { cursor })
+                if is_over && inner.failure().is_none() && refused.is_none() =>
+            {
                 self.tell(py, |traced| traced.call_method1(intern!(py, "answered"), (cursor,)).map(drop));
                 return;
             }
@@ -82,7 +85,16 @@ impl Traced {
                 traced.call_method1(intern!(py, "command_failed"), (class, message, code)).map(drop)
             }),
         }
-        if is_over {
+        if let Some(error) = refused {
+            self.tell(py, |traced| {
+                let value = error.value(py);
+                let told = value.to_string();
+                // The details of the error have the user's documents.
+                let message = told.split(", full error: ").next().unwrap_or_default();
+                let failure = (error.get_type(py).name()?, message, value.getattr_opt(intern!(py, "code"))?);
+                traced.call_method1(intern!(py, "operation_ended"), (failure,)).map(drop)
+            });
+        } else if is_over {
             self.tell(py, |traced| {
                 let failure = inner.failure().map(failure::class_and_message);
                 traced.call_method1(intern!(py, "operation_ended"), (failure,)).map(drop)

@@ -383,6 +383,8 @@ class _MongoClient(
         finally:
             self._core.close()
             self._port.close()
+            if self._tracer is not None:
+                self._tracer.closed()
 
     async def _tidy_up_flow(self, left: list[_core.Operation], ids: list[bytes]) -> None:
         """Kill the cursors of dropped objects and end the sessions, within a second."""

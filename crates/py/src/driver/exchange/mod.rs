@@ -187,7 +187,7 @@ impl Exchange {
 
     /// Reports the last change to the tracer, if it records the operation.
     #[inline(always)]
-    fn trace(&mut self, py: Python<'_>) {
+    pub(super) fn trace(&mut self, py: Python<'_>) {
         if self.traced.is_some() {
             self.follow(py);
         }
@@ -195,9 +195,16 @@ impl Exchange {
 
     #[cold]
     fn follow(&mut self, py: Python<'_>) {
+        let is_answered = self.inner.step() == Step::Done && self.inner.failure().is_none();
+        let has_write_errors = is_answered && self.inner.facts().has_write_errors;
+        if has_write_errors && self.reply.is_empty() {
+            // `take_reply` comes back here with the reply, which tells what the caller will get.
+            return;
+        }
+        let refused = if has_write_errors { self.write_error(py) } else { None };
         // Taken out meanwhile: the tracer may run anything.
         if let Some(traced) = self.traced.take() {
-            traced.follow(py, self.core.get(), &mut self.inner);
+            traced.follow(py, self.core.get(), &mut self.inner, refused);
             self.traced = (self.inner.step() != Step::Done).then_some(traced);
         }
     }

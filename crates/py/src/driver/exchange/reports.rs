@@ -51,6 +51,7 @@ impl Exchange {
         if self.inner.step() == Step::Done {
             // The reply to an earlier attempt may be more informative than the last one.
             self.reply = self.inner.take_earlier_reply().unwrap_or(message);
+            self.trace(py);
         }
         Ok(())
     }
