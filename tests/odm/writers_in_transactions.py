@@ -255,13 +255,14 @@ class TransactionMachine(Machine):
         if owner is not None and not (owner is at and is_inside):
             self.refuse(copy, lambda: self.face.call(copy.document, "update", {"$inc": {"n": 1}}))
             return
+        row = self.row if is_inside else self.committed
+        if copy.rev is not None and unsaved and row["rev"] != copy.rev:
+            return
         if not is_inside:
             if not self.is_held:
                 self.stores(copy)
                 with self.outside():
                     super().update_copy(copy, unsaved)
-            return
-        if copy.rev is not None and unsaved and self.row["rev"] != copy.rev:
             return
         is_free = self.is_free(at)
         self.stores(copy, True)
