@@ -424,6 +424,8 @@ def test_an_upload_whose_loop_has_ended_says_so_and_takes_no_more(
     target = AsyncGridFSBucket(client[database_name]).open_upload_stream("file")
     loop = asyncio.new_event_loop()
     loop.run_until_complete(client.aconnect())
+    # It would tell of the tasks that end with it.
+    loop.set_exception_handler(lambda *_: None)
     steps = target.write(b"x" * 30_000_000)
     task = loop.create_task(steps)
     loop.run_until_complete(asyncio.wait({task}, timeout=0.001))
