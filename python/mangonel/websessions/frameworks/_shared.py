@@ -96,7 +96,7 @@ def store_late(session: WebSession[Any], status: int) -> None:
 
 
 async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) -> None:
-    """Look at the store every this many seconds; call `end`, and await its result, once the websession has ended.
+    """Look at the store every `every` seconds; call `end`, and await its result, once the websession has ended.
 
     Args:
         session: the websession of an open WebSocket or event stream.

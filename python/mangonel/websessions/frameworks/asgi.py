@@ -256,7 +256,7 @@ class _Socket:
 
     @contextmanager
     def watched(self, every: float | None) -> Iterator[None]:
-        """Look every this many seconds whether the websession has ended; None: never."""
+        """Look every `every` seconds whether the websession has ended; None: never."""
         if every is None or self._session.state.record is None:
             yield
             return
