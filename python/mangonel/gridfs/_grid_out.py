@@ -192,7 +192,7 @@ class _GridOut(OneAtATime):
         refuse_second("file", "bytes", "bytes")
 
     def _break_off(self) -> None:
-        # Bytes have arrived that were not returned, so the next read begins at the position anew.
+        # Bytes have arrived that were not returned, so the next read begins again at the position.
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.drop()
