@@ -303,9 +303,9 @@ def test_a_class_attribute_that_is_set_later_holds_for_the_short_ways(
     assert {name: read() for name, read in reads.items()} == {"one": None, "get": None}
     monkeypatch.undo()
     assert {name: read() for name, read in reads.items()} == {"one": later, "get": later}
-    monkeypatch.setattr(Base, "__connection__", "elsewhere")
+    monkeypatch.setattr(Base, "__connection__", "nowhere")
     for act in (*reads.values(), lambda: face.save(Later())):
-        with pytest.raises(NotConnected, match="elsewhere"):
+        with pytest.raises(NotConnected, match="nowhere"):
             act()
     monkeypatch.undo()
     assert reads["get"]() == later

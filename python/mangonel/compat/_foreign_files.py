@@ -206,6 +206,9 @@ class ForeignGridIn(GridIn):
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
+    def _is_parents(self) -> bool:
+        return False
+
     async def _close_flow(self) -> None:
         if self._closed:
             return
