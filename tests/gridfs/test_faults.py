@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from mangonel import AsyncMongoClient, MongoClient, server
+from mangonel._core import run_now
+from mangonel._faces.blocking import BlockingLoop
 from mangonel.errors import AutoReconnect, OperationFailure, PyMongoError
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
 from mangonel.server import Server
+from tools.faces import pool_sizes
 from tools.proxy import LineProxy
 
 MIB = 1024 * 1024
@@ -173,3 +176,29 @@ def test_primary_that_is_killed_during_downloads_costs_no_byte(data: bytes) -> N
         while part := source.read(MIB):
             blocking.append(part)
         assert b"".join(blocking) == data
+
+
+@pytest.mark.parametrize("way", ["fused", "reference"])
+def test_what_was_sent_ahead_can_be_waited_for_again_after_an_interrupt(
+    standalone: Server, database_name: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An upload that is interrupted removes its chunks: after the insert that the server may still carry out.
+    monkeypatch.setenv("MANGONEL_IMPL", way)
+    client: Any
+    with MongoClient(standalone.uri) as client:
+        rows, port = client[database_name].rows, client._port
+        rows.find_one()
+        started = port.start(rows._insert_checked({"_id": 1}, None), connects=True)
+
+        def interrupted(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(BlockingLoop, "_talk", interrupted)
+            patch.setattr(port, "_is_fused", False)
+            with pytest.raises(KeyboardInterrupt):
+                run_now(port.outlast(started))
+        run_now(port.outlast(started))
+        assert rows.find_one() == {"_id": 1}
+        assert pool_sizes(client)[1:] == (0, 0, 0)
+        client.drop_database(database_name)

@@ -61,8 +61,13 @@ class BlockingLoop:
         self._security = core.security
         self._proxy = core.proxy
 
-    def drive(self, exchange: _core.Exchange | _core.Monitor) -> Any:
-        """Run `exchange` to its end and return its result."""
+    def drive(self, exchange: _core.Exchange | _core.Monitor, is_kept: bool = False) -> Any:
+        """Run `exchange` to its end and return its result.
+
+        Args:
+            exchange: the exchange.
+            is_kept: when the caller is interrupted while the reply is awaited, leave it to be driven again.
+        """
         try:
             while True:
                 if self._is_fused and _core.transfer(exchange):  # type: ignore[arg-type]  # only ports are fused
@@ -75,7 +80,8 @@ class BlockingLoop:
                 else:
                     self._prepare(exchange, step)
         finally:
-            exchange.close()
+            if not (is_kept and exchange.step == READ):
+                exchange.close()
 
     def _prepare(self, exchange: _core.Exchange | _core.Monitor, step: int) -> None:
         if step == CONNECT:
@@ -273,7 +279,9 @@ class BlockingPort(BlockingLoop):
         started.resume()
         return self.drive(started)
 
-    outlast = finish
+    async def outlast(self, started: _core.Exchange) -> Any:
+        started.resume()
+        return self.drive(started, True)
 
     def may_wait(self, started: _core.Exchange) -> bool:
         return started.step == WAIT

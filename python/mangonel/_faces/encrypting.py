@@ -107,17 +107,18 @@ class EncryptingPort:
         return self._plain.start(operation, connects), reading
 
     async def finish(self, started: Any) -> Any:
+        return await self._end_flow(started, self._plain.finish)
+
+    async def outlast(self, started: Any) -> Any:
+        return await self._end_flow(started, self._plain.outlast)
+
+    async def _end_flow(self, started: Any, wait: Any) -> Any:
         if self.is_async:
-            return await self._plain.finish(started)
+            return await wait(started)
         exchange, rest = started
         if exchange is None:
             return await self.arun(rest)
-        return await self._answer_flow(await self._plain.finish(exchange), rest)
-
-    async def outlast(self, started: Any) -> Any:
-        if self.is_async:
-            return await self._plain.outlast(started)
-        return await self.finish(started)
+        return await self._answer_flow(await wait(exchange), rest)
 
     def may_wait(self, started: Any) -> bool:
         if self.is_async:
