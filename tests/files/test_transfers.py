@@ -246,17 +246,15 @@ def test_a_second_export_to_the_same_file_does_not_mix_with_the_first(
         begun.append(1)
         if len(begun) == 1:
             database.rows.update_many({}, {"$set": {"n": -1}})
+            stop = None if is_over else interrupted
             with contextlib.nullcontext() if is_over else pytest.raises(KeyboardInterrupt):
-                export_table(
-                    database.rows, path, parts=3, split=split, progress=None if is_over else interrupted
-                )
+                export_table(database.rows, path, parts=3, split=split, progress=stop)
 
     def interrupted(*_: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(TransferError, match=r"another export to .* began or ended meanwhile"):
         export_table(database.rows, path, parts=3, parallel=1, split=split, progress=second)
-
     assert path.exists() == is_over
     told = export_table(database.rows, path, parts=3, split=split, resume=not is_over)
     assert told.documents == 900
