@@ -248,6 +248,9 @@ class Path(_core.OdmPath, Matching[T], Arithmetic[T], Operand):
         return Expr({self._key: dumped if is_plain else {"$eq": dumped}})
 
     def __hash__(self) -> int:
+        if self._keys is None:
+            # They are found at the first use, which must not change the hash.
+            self._field()
         return hash((self._model, self._owner, self._name, self._keys))
 
     def __invert__(self) -> Expr:
