@@ -20,7 +20,10 @@ from mangonel.server import Server
 FACES = ["fused", "reference", "asyncio"]
 OURS = re.compile("Fatal|FATAL|SystemError|panicked|borrowed")
 SECONDS = float(os.environ.get("MANGONEL_STRESS_SECONDS", "20")) / len(FACES)
-SEED = int(os.environ.get("MANGONEL_STRESS_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
+# In CI the choices are the same each time, as hypothesis' cases are; what comes between them differs still.
+SEED = int(os.environ.get("MANGONEL_STRESS_SEED", "0")) or (
+    1559174261 if "CI" in os.environ else random.SystemRandom().randrange(1, 2**31)
+)
 # What comes out of a listener is printed, as by PyMongo, and so is an alarm that comes while one is told.
 TOLD = re.compile(
     r'Traceback \(most recent call last\):\n  File ".*publisher\.py", line \d+, in (?:told|command_\w+)\n'

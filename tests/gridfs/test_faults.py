@@ -202,3 +202,38 @@ def test_what_was_sent_ahead_can_be_waited_for_again_after_an_interrupt(
         assert rows.find_one() == {"_id": 1}
         assert pool_sizes(client)[1:] == (0, 0, 0)
         client.drop_database(database_name)
+
+
+class TornSocket:
+    """A socket that is interrupted when bytes have come and their count is not known yet."""
+
+    def __init__(self, whole: Any) -> None:
+        self._whole = whole
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+    def recv_into(self, buffer: Any) -> int:
+        self._whole.recv_into(buffer)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_inside_a_receive_ends_the_connection_instead_of_waiting_for_ever(
+    standalone: Server, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANGONEL_IMPL", "reference")
+    client: Any
+    with MongoClient(standalone.uri) as client:
+        rows, port = client[database_name].rows, client._port
+        rows.find_one()
+        started = port.start(rows._insert_checked({"_id": 1}, None), connects=True)
+        transport = started.link.transport
+        transport.sock = TornSocket(transport.sock)
+        with pytest.raises(KeyboardInterrupt):
+            run_now(port.outlast(started))
+        with pytest.raises(AutoReconnect):
+            run_now(port.outlast(started))
+        # The reply had come, so the server has done its work.
+        assert rows.find_one() == {"_id": 1}
+        assert pool_sizes(client)[1:] == (0, 0, 0)
+        client.drop_database(database_name)

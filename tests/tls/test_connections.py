@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from mangonel import CursorType
+from mangonel import CursorType, MongoClient
 from mangonel import server as mongod
+from mangonel._core import run_now
+from mangonel._faces import secure
 from mangonel.errors import AutoReconnect
 from tls.certificates import Certificates
 from tools.faces import EMPTY, TIMEOUT, Face, eventually, found, open_sockets, pool_sizes
@@ -201,6 +203,27 @@ def test_a_real_server_stores_and_finds(face: Face, deployment: mongod.Server) -
     documents = [{"_id": i, "data": b"x" * 200_000} for i in range(40)]
     assert len(face.run(lambda: orders.insert_many(documents)).inserted_ids) == 40
     assert face.collect(orders.find().sort("_id", 1)) == documents
+
+
+def test_a_wait_that_is_interrupted_goes_on(
+    deployment: mongod.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANGONEL_IMPL", "reference")
+
+    def interrupted(_sock: Any) -> None:
+        raise KeyboardInterrupt
+
+    client: Any
+    with MongoClient(deployment.uri) as client:
+        rows, port = client.tls.waits, client._port
+        rows.drop()
+        started = port.start(rows._insert_checked({"_id": 1}, None), connects=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(secure, "wait_readable", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run_now(port.outlast(started))
+        run_now(port.outlast(started))
+        assert rows.find_one() == {"_id": 1}
 
 
 def test_a_real_server_resumes_sessions(face: Face, deployment: mongod.Server) -> None:

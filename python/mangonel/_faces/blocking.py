@@ -29,7 +29,13 @@ from mangonel._core import (
 )
 from mangonel._faces.deadline import within
 from mangonel._faces.port import LARGEST_MESSAGE
-from mangonel._faces.sockets import IS_WINDOWS, acquire_within, is_patched_by_gevent, open_socket
+from mangonel._faces.sockets import (
+    IS_WINDOWS,
+    acquire_within,
+    is_patched_by_gevent,
+    open_socket,
+    wait_readable,
+)
 from mangonel._light import TypeVar
 from mangonel.errors import ProtocolError, PyMongoError
 
@@ -66,7 +72,8 @@ class BlockingLoop:
 
         Args:
             exchange: the exchange.
-            is_kept: when the caller is interrupted while the reply is awaited, leave it to be driven again.
+            is_kept: when the caller is interrupted while the reply is awaited, leave it to be driven again, unless a
+                part of the reply may be lost.
         """
         try:
             while True:
@@ -74,13 +81,14 @@ class BlockingLoop:
                     return exchange.result()
                 step = exchange.step
                 if step == WRITE or step == READ:
-                    self._talk(exchange)
+                    self._talk(exchange, is_kept)
                 elif step == DONE:
                     return exchange.result()
                 else:
                     self._prepare(exchange, step)
         finally:
-            if not (is_kept and exchange.step == READ):
+            link = exchange.link if is_kept and exchange.step == READ else None
+            if link is None or link.has_lost_count:
                 exchange.close()
 
     def _prepare(self, exchange: _core.Exchange | _core.Monitor, step: int) -> None:
@@ -126,8 +134,11 @@ class BlockingLoop:
         else:
             exchange.handle_answer(answer)
 
-    def _talk(self, exchange: _core.Exchange | _core.Monitor) -> None:
-        """Send and receive through the socket object: the specification of `_core.transfer`."""
+    def _talk(self, exchange: _core.Exchange | _core.Monitor, is_kept: bool = False) -> None:
+        """Send and receive through the socket object: the specification of `_core.transfer`.
+
+        `is_kept`: wait before each receive, since an interrupt in the wait loses no byte, while one in a receive may.
+        """
         link = exchange.link
         if link is None:
             return
@@ -156,6 +167,8 @@ class BlockingLoop:
             until = None if timeout is None else time.monotonic() + timeout
             is_whole = link.has_message
             while not is_whole:
+                if is_kept:
+                    sock.wait_readable() if link.is_secure else wait_readable(sock)
                 is_whole = link.received(sock.recv_into(link))
                 if until is not None:
                     sock.settimeout(max(until - time.monotonic(), _SHORTEST_WAIT))

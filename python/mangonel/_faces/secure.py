@@ -9,6 +9,7 @@ from __future__ import annotations
 from ssl import SSLError, SSLWantReadError
 from time import monotonic
 
+from mangonel._faces.sockets import wait_readable
 from mangonel._options.tls import Security
 
 TYPE_CHECKING = False
@@ -117,6 +118,11 @@ class Secured:
         # Given a buffer it returns a count, although its stub says otherwise.
         return int(count)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether bytes were received that are not decrypted or not read; also True where that is not known."""
+        return bool(self._incoming.pending) or self._engine.pending() > 0
+
     def take(self, received: bytes | memoryview) -> None:
         self._incoming.write(received)
 
@@ -196,6 +202,11 @@ class SecureSocket:
         finally:
             self._plain.settimeout(limit)
         return count
+
+    def wait_readable(self) -> None:
+        """Wait as `sockets.wait_readable` does, unless there are bytes already, of a part of a reply perhaps."""
+        if not self.secured.is_behind:
+            wait_readable(self._plain)
 
     def _receive(self, until: float | None) -> bytes:
         """Receive until then: a peer may send a record byte by byte."""

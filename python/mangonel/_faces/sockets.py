@@ -254,6 +254,34 @@ def _through(
     return sock
 
 
+def wait_readable(sock: socket) -> None:
+    """Wait, as long as the socket's timeout, until bytes can be received or the peer has closed. Takes no byte.
+
+    Raises:
+        TimeoutError: the time is over.
+    """
+    fd, seconds = sock.fileno(), sock.gettimeout()
+    if fd < 0:
+        # Another thread closed it: receiving says so.
+        return
+    if is_patched_by_gevent():
+        from gevent.socket import wait_read  # type: ignore[import-untyped]
+
+        wait_read(fd, seconds)
+        return
+    import select
+
+    if IS_WINDOWS:
+        # There `select` has no limit on the number of a descriptor, and no `poll`.
+        ready: Any = select.select([fd], [], [], seconds)[0]
+    else:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        ready = poll.poll(None if seconds is None else seconds * 1000)
+    if not ready:
+        raise TimeoutError("timed out")
+
+
 def is_patched_by_gevent() -> bool:
     """Return whether sockets are cooperative in this process, so that native code must not block."""
     monkey = sys.modules.get("gevent.monkey")

@@ -35,6 +35,8 @@ pub struct Link {
     pub(crate) deframer: Deframer,
     /// Buffers lent to Python at this moment; while there are any, nothing may move the bytes.
     lent: usize,
+    /// Whether a buffer was lent and what was received into it was not told yet.
+    has_lost_count: bool,
     /// What the face keeps for this connection: a socket, or an object around one.
     #[pyo3(get, set)]
     transport: Option<Py<PyAny>>,
@@ -82,6 +84,7 @@ impl Link {
             shard,
             deframer: Deframer::default(),
             lent: 0,
+            has_lost_count: false,
             transport: Some(transport),
             fd,
             probe: fd,
@@ -221,10 +224,17 @@ impl Link {
     /// Note that `count` bytes were received into the buffer; return whether a whole message is there.
     fn received(&mut self, py: Python<'_>, count: usize) -> PyResult<bool> {
         self.check_not_lent()?;
+        self.has_lost_count = false;
         if count == 0 {
             return Err(failure::connection_closed(py));
         }
         self.deframer.received(count).map_err(|error| failure::broken_message(py, &error))
+    }
+
+    /// Whether bytes may have been received whose count was not told by `received`, so that no reply can be read any more.
+    #[getter]
+    fn has_lost_count(&self) -> bool {
+        self.has_lost_count
     }
 
     /// Speak TLS on it. `engine`, `incoming`, `outgoing`: an `ssl.SSLObject` after its handshake and the memory around it;
@@ -306,6 +316,7 @@ impl Link {
             }));
         }
         link.lent += 1;
+        link.has_lost_count = true;
         Ok(())
     }
 
