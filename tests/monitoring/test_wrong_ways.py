@@ -112,17 +112,15 @@ def test_a_database_is_no_client_and_the_message_says_where_its_client_is(client
         prometheus.measure(client.shop)
 
 
-def test_what_was_refused_leaves_nothing_behind(client: Any) -> None:
-    registered, meters, registries = (
-        list(monitoring._registered),
-        dict(opentelemetry._meters),
-        dict(prometheus._of_registries),
-    )
+def test_what_was_refused_leaves_nothing_behind(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Not those that other tests left.
+    monkeypatch.setattr(opentelemetry, "_meters", {})
+    registered, registries = list(monitoring._registered), dict(prometheus._of_registries)
     for _, call, _ in WRONG:
         with pytest.raises((TypeError, ValueError)):
             call(client, object())
     assert monitoring._registered == registered
-    assert opentelemetry._meters == meters
+    assert opentelemetry._meters == {}
     assert prometheus._of_registries == registries
     assert not opentelemetry.MangonelInstrumentor().is_instrumented_by_opentelemetry
     with mangonel.MongoClient[Any]("mongodb://127.0.0.1:1", connect=False) as later:

@@ -31,8 +31,17 @@ class Lenient(Model):
     __on_bad__ = "raw"
 
 
-class Casting(Model):
+class Converted(Embedded):
+    """Not `Inner`, which would convert in `Model` too."""
+
+    n: int
+
+
+class Casting(Document):
     __cast__ = True
+    name: str
+    inner: Converted
+    at: dt.datetime | None = None
 
 
 class Strict(Document):

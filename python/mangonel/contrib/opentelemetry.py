@@ -96,6 +96,8 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
                 ", ".join(_TRACING),
                 ", ".join(sorted(unknown)),
             )
+        # Before the meter, which is kept.
+        asked = tracing("instrument()", settings)
         meter = _meter_of(kwargs.get("meter_provider"))
         if earlier := sum(client._tracer is None for client in living()):
             log.warning(
@@ -103,7 +105,7 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
                 "instrument first, or pass tracing=True",
                 earlier,
             )
-        listeners.trace_every_client(tracing("instrument()", settings))
+        listeners.trace_every_client(asked)
         listeners.measure_every_client(meter.add)
 
     def _uninstrument(self, **kwargs: Any) -> None:
