@@ -56,7 +56,7 @@ def test_there_are_enough_documents_of_each_sort(stored: Stored) -> None:
 
 
 def test_what_fits_is_read_and_the_rest_is_skipped_or_told(stored: Stored, face: Face) -> None:
-    skipping = Thing.find(on_invalid="skip").sort("_id").eager()
+    skipping = Thing.find(on_invalid="skip").sort("_id")
     assert ids(face.call(skipping, "all")) == stored.fit
     assert ids(face.collect(skipping)) == stored.fit
     assert ids(face.call(skipping.limit(7), "all")) == stored.fit[:7]
@@ -74,7 +74,7 @@ def test_what_fits_is_read_and_the_rest_is_skipped_or_told(stored: Stored, face:
             break
     assert pages == stored.fit
     told: list[ValidationError] = []
-    query = Thing.find(on_invalid=told.append).sort("_id").eager()
+    query = Thing.find(on_invalid=told.append).sort("_id")
     assert ids(face.call(query, "all")) == stored.fit
     assert [error.id for error in told] == stored.unfit
     for error in told:

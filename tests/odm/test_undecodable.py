@@ -74,6 +74,46 @@ def test_on_invalid_is_asked_for_each_of_them(db: Connection, face: Any) -> None
     assert seen == bad
 
 
+class Leg(Embedded):
+    n: int = 0
+    at: dt.datetime | None = None
+
+
+class Route(Document):
+    __collection__ = "routes"
+    id: str = field(default="", key="_id")  # type: ignore[assignment]
+    leg: Leg | None = None
+    legs: list[Leg] = field(default_factory=list)
+    days: list[dt.datetime] = field(default_factory=list)
+    by_name: dict[str, Leg] = field(default_factory=dict)
+    owner: Ref[Route] | None = None
+
+
+@pytest.mark.parametrize("way", ["find", "include", "lookup"])
+def test_on_invalid_is_asked_for_what_is_inside_of_a_document(way: str, db: Connection, face: Any) -> None:
+    routes = db.client[db.name]["routes"]
+    far = {"at": DatetimeMS(FAR_MS)}
+    inside: list[dict[str, Any]] = [
+        {"leg": far},
+        {"legs": [{}, {"n": "no"}]},
+        {"days": [far["at"]]},
+        {"by_name": {"a": far}},
+    ]
+    routes.insert_many([{"_id": f"bad{n}", "owner": "good0", **row} for n, row in enumerate(inside)])
+    routes.insert_many([{"_id": f"good{n}", "legs": [{"n": n}], "owner": "good0"} for n in range(4)])
+    seen: list[Any] = []
+    query: Any = Route.find(on_invalid=lambda error: seen.append(error.id))
+    if way != "find":
+        query = getattr(query, way)(Route.owner)
+    assert [one.legs[0].n for one in face.call(query, "all")] == [0, 1, 2, 3]
+    assert seen == ["bad0", "bad1", "bad2", "bad3"]
+    assert [one.id for one in face.call(query.limit(3), "all")] == ["good0", "good1", "good2"]
+    assert [one.id for one in face.collect(query)] == ["good0", "good1", "good2", "good3"]
+    if way == "find":
+        # What a program asks for by name stays so.
+        assert len(face.call(query.lazy(), "all")) == 8
+
+
 def test_a_limit_counts_the_documents_that_fit(db: Connection, face: Any) -> None:
     put(db)
     skipping = Visit.find(on_invalid="skip")

@@ -142,7 +142,8 @@ class QueryBuilder(Generic[T]):
         Args:
             where: conditions, or query documents.
             on_invalid: what to do with documents that do not fit the model: "raise", "skip", or a function called with
-                the ValidationError of each. None: no change; the default is "raise".
+                the ValidationError of each; the latter two decode documents completely, unless `lazy()` is asked for.
+                None: no change; the default is "raise".
 
         Example:
             >>> User.find(User.age > 18).find(User.name == "Ada").count()

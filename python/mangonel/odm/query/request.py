@@ -230,8 +230,10 @@ class Request:
             # Documents that do not fit do not count, so the cursor continues after them.
             self.left = keywords.pop("limit")
             keywords.setdefault("batch_size", max(2, limit))
-        # A single document is decoded completely.
-        self.is_lazy: bool = query._wish.get("lazy", not wanted.most and limit != 1)
+        # A single document is decoded completely, and so is one that `on_invalid` asks whether it fits.
+        self.is_lazy: bool = query._wish.get(
+            "lazy", not wanted.most and limit != 1 and query._on_invalid == "raise"
+        )
         session, running = query._session, current_sessions()
         if session is None and running is not None:
             session = running.get(chosen.clients)

@@ -177,7 +177,7 @@ class Document(Base, DocumentTwins):
         Args:
             where: conditions such as `User.age > 3`, or query documents.
             on_invalid: how to treat documents that do not fit the model: "raise", "skip", or a function, which is
-                called with the ValidationError of each.
+                called with the ValidationError of each. The latter two decode documents completely.
 
         Example:
             >>> [user.name for user in User.find(User.age > 30).sort("-age").limit(10)]
