@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from annotated_types import MaxLen
 
+from mangonel import odm
 from mangonel.odm import (
     Document,
     Embedded,
     Index,
     Indexed,
+    Ref,
     Sequence,
     SoftDelete,
     Timestamps,
@@ -99,6 +102,14 @@ def test_a_misspelt_option_of_an_index_is_refused(option: str, right: str) -> No
     for make in (lambda **options: Indexed(**options), lambda **options: Index("name", **options)):
         with pytest.raises(TypeError, match=f"got '{option}'; did you mean '{right}'"):
             make(**{option: 1})
+
+
+def test_an_annotation_that_is_text_is_checked_before_it_is_evaluated() -> None:
+    with pytest.raises(TypeError, match=r"in Person\.mail, got 'uniqe'; did you mean 'unique'"):
+
+        class Person(Document):
+            friend: Annotated[Ref[Later], Indexed(-1, unique=True, expire_after=3, futureOption=1)]  # type: ignore[name-defined]  # noqa: F821
+            mail: Annotated[str | None, MaxLen(80), odm.Indexed("hashed", uniqe=True)] = None
 
 
 def test_options_of_the_server_are_passed_on() -> None:

@@ -204,7 +204,7 @@ class Index:
 def _index_options(
     unique: bool, sparse: bool, expire_after: int | None, name: str | None, others: Mapping[str, Any]
 ) -> dict[str, Any]:
-    check_index_options(others, ("expire_after", "partial"))
+    check_index_options(others)
     options: dict[str, Any] = dict(others)
     if unique:
         options["unique"] = True

@@ -19,7 +19,7 @@ from mangonel.odm.model.hooks import collect_hooks, forget_plans
 from mangonel.odm.model.many import InverseDescriptor
 from mangonel.odm.model.plan import UnreadPlan
 from mangonel.odm.model.scopes import inherit_scopes
-from mangonel.odm.model.spelling import check_keywords
+from mangonel.odm.model.spelling import check_index_texts, check_keywords
 from mangonel.odm.model.tenancy import check_tenant
 
 # Class attributes that plans know of their models and of the bases of these.
@@ -43,6 +43,7 @@ class ModelMeta(_core.OdmMeta):
             return super().__new__(meta, name, bases, namespace)
         check_keywords(name, bases, options)
         body = read_body(name, bases, namespace)
+        check_index_texts(name, body.annotations)
         is_abstract = bool(namespace.setdefault("__abstract__", False))
         fields = _inherited(bases) | body.fields
         check_extra(name, bases, namespace, fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # The options of indexes that the driver and the server accept, besides the mapper's own.
@@ -98,16 +98,38 @@ def _class_options(bases: tuple[type, ...]) -> set[str]:
     }
 
 
-def check_index_options(options: Iterable[str], words: Iterable[str]) -> None:
+def check_index_options(options: Iterable[str], place: str = "") -> None:
     """Refuse an unknown option of an index whose name is close to a known one.
 
     Args:
-        options: as they were given.
-        words: the names of the mapper's own parameters.
+        options: as they were given, without the mapper's own parameters.
+        place: where, as `" in User.name"`, if that is known.
 
     Raises:
         TypeError: an option is misspelt.
     """
+    known = (*INDEX_OPTIONS, "expire_after", "partial")
     for option in options:
-        if option not in INDEX_OPTIONS and (right := meant(option, (*INDEX_OPTIONS, *words))) is not None:
-            raise TypeError(f"expected an option of indexes, got {option!r}; did you mean {right!r}?")
+        if option not in INDEX_OPTIONS and (right := meant(option, known)) is not None:
+            raise TypeError(f"expected an option of indexes{place}, got {option!r}; did you mean {right!r}?")
+
+
+def check_index_texts(name: str, annotations: Mapping[str, Any]) -> None:
+    """Refuse a misspelt option of an `Indexed` in an annotation that is text, which is evaluated at the first use.
+
+    Args:
+        name: the model's name.
+        annotations: those of its fields.
+
+    Raises:
+        TypeError: an option is misspelt.
+    """
+    for attribute, text in annotations.items():
+        if not isinstance(text, str) or "Indexed(" not in text:
+            continue
+        import ast
+
+        for node in ast.walk(ast.parse(text.strip(), mode="eval")):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "Indexed":
+                named = {word.arg for word in node.keywords if word.arg} - {"kind", "expire_after"}
+                check_index_options(sorted(named), f" in {name}.{attribute}")
