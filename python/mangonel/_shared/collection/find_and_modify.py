@@ -210,9 +210,13 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         )
 
     def _find_and_modify(
-        self, filter: Mapping[str, Any], fields: dict[str, Any], **options: Unpack[FindAndModifyOptions]
+        self,
+        filter: Mapping[str, Any],
+        fields: dict[str, Any],
+        reading: int = READ_VALUE,
+        **options: Unpack[FindAndModifyOptions],
     ) -> Any:
-        """Run the command; `fields` are further fields in the server's form."""
+        """Run the command; `fields` are further fields in the server's form, `reading` selects a part of the reply."""
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         return_document = options.get("return_document", False)
@@ -265,7 +269,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             command,
             self._codec,
             KIND_RETRYABLE_WRITE,
-            READ_VALUE,
+            reading,
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
             session=handle,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
 from mangonel._arguments import expect
+from mangonel.common import validate_ok_for_replace, validate_ok_for_update
 from mangonel.errors import DuplicateKeyError
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryWritesTwins
@@ -20,6 +21,13 @@ from mangonel.odm.model.hooks import run_query_flow
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.query.events import after_flow, before_insert_flow
+from mangonel.odm.query.inserting import (
+    change_beside_flow,
+    change_one_flow,
+    in_transaction,
+    of_none,
+    update_beside_flow,
+)
 from mangonel.odm.query.reads import QueryReads
 from mangonel.odm.query.request import Request, filters_flow, ids_flow, in_parts, is_windowed, unsupported
 from mangonel.odm.query.rules import carry_out_flow, erase_flow, follow_flow, needs_plan, plan_rules_flow
@@ -48,6 +56,8 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
         Raises:
             OperationFailure: the server refused.
+            DuplicateKeyError: a document collides with another one. With `upsert` and a pipeline, or a change of the
+                indexed field, it may be one that another program has just inserted: send the update again.
             DanglingReference: the target of a reference with `on_delete="deny"` is gone. The references were put back.
 
         Example:
@@ -74,7 +84,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         else:
             count = 0
             for query in await filters_flow(request):
-                count += await update_all_flow(request.collection, query, update, keywords)
+                count += await update_beside_flow(request, query, update, keywords)
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
         return count
 
@@ -90,11 +100,19 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             rows.before = await rows.read_flow(**window, **asked)
         ids, count = rows.ids, 0
         if not ids and keywords["upsert"]:
-            result = await request.port.call(
-                request.collection.update_many, _of_none(request.filter), update, **keywords
-            )
-            await rows.check_flow(result.upserted_id)
-            return 1
+            try:
+                result = await request.port.call(
+                    request.collection.update_many, of_none(request.filter), update, **keywords
+                )
+            except DuplicateKeyError:
+                rows.before = {} if in_transaction(request) else await rows.read_flow(**window, **asked)
+                if not rows.before:
+                    raise
+                # Another program inserted some that match.
+                ids = rows.ids
+            else:
+                await rows.check_flow(result.upserted_id)
+                return 1
         keywords = {**keywords, "upsert": False}
         try:
             for part in in_parts(ids):
@@ -162,51 +180,54 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     async def _find_and_update_flow(
         self, request: Request, changes: Any, new: bool, upsert: bool, array_filters: Any
     ) -> Any:
+        return (await self._change_first_flow(request, changes, new, upsert, array_filters))[0]
+
+    async def _change_first_flow(
+        self, request: Request, changes: Any, new: bool, upsert: bool, array_filters: Any
+    ) -> tuple[Any, bool]:
+        """Return the result of `find_and_update`, and whether it inserted the document."""
         if self._is_none:
-            return None
+            return None, False
         update, port = update_for(self._model, changes, upsert), request.port
+        validate_ok_for_update(update)
         self._check_upsert(request, upsert, update)
         await run_query_flow(self._model, "before_query_update", port, request.filter, update)
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
         if array_filters is not None:
             keywords["array_filters"] = array_filters
-        act = raw_collection(request.collection).find_one_and_update
-        if touches(self._model, update):
-            found = await self._change_looked_after_flow(request, act, update, keywords)
-        else:
-            found = await port.call(act, request.filter, update, **keywords)
+        change_flow = self._change_looked_after_flow if touches(self._model, update) else change_beside_flow
+        found, is_inserted = await change_flow(request, update, keywords)
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
-        return await self._made_flow(request, found)
+        return await self._made_flow(request, found), is_inserted
 
     async def _change_looked_after_flow(
-        self, request: Request, act: Callable[..., Any], change: Any, keywords: dict[str, Any]
-    ) -> Any:
-        """Change one document by a method of the collection, then look for the targets of the stored references."""
-        port = request.port
+        self, request: Request, change: Any, keywords: dict[str, Any]
+    ) -> tuple[Any, bool]:
+        """Change one document as `change_beside_flow` does, then look for the targets of the stored references."""
         rows = Rows(self._model, request)
         asked = {name: keywords[name] for name in ("sort", "collation", "hint", "let") if name in keywords}
         while True:
             rows.before = await rows.read_flow(limit=1, **asked)
             if not rows.before:
                 if not keywords["upsert"]:
-                    return None
+                    return None, False
                 made = {**keywords, "return_document": True}
                 try:
-                    found = await port.call(act, _of_none(request.filter), change, **made)
+                    found, _ = await change_one_flow(request, of_none(request.filter), change, made)
                 except DuplicateKeyError:
-                    if not await rows.read_flow(limit=1, **asked):
+                    if in_transaction(request) or not await rows.read_flow(limit=1, **asked):
                         raise
                     # Another program inserted one that matches.
                     continue
                 await rows.check_flow(found["_id"])
-                return found if keywords["return_document"] else None
+                return (found if keywords["return_document"] else None), True
             (row,) = rows.before.values()
             # Only if the references are the known ones, so that they can be put back.
             query = {"$and": [row, request.filter]}
-            found = await port.call(act, query, change, **{**keywords, "upsert": False})
+            found, _ = await change_one_flow(request, query, change, {**keywords, "upsert": False})
             if found is not None:
                 await rows.check_flow()
-                return found
+                return found, False
 
     def _check_upsert(self, request: Request, upsert: bool, update: Any) -> None:
         if upsert and self._model.__tenant__ is not None:
@@ -264,11 +285,9 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         await before_insert_flow(document, request.collection, True)
         values = {key: value for key, value in document.to_bson().items() if key != "_id"}
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
-        act = raw_collection(request.collection).find_one_and_replace
-        if denying(self._model):
-            found = await self._change_looked_after_flow(request, act, values, keywords)
-        else:
-            found = await request.port.call(act, request.filter, values, **keywords)
+        validate_ok_for_replace(values)
+        change_flow = self._change_looked_after_flow if denying(self._model) else change_beside_flow
+        found, _ = await change_flow(request, values, keywords)
         made = await self._made_flow(request, found)
         if made is not None and self._shape is None:
             await after_flow(made, request.port, "update")
@@ -329,27 +348,42 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             found = await self._find_and_update_flow(request, given, True, False, None)
             if found is not None:
                 return found
-        port = request.port
+        return (await self._insert_unless_flow(request, given, on_insert))[0]
+
+    async def _insert_unless_flow(
+        self, request: Request, given: list[Any], on_insert: Any
+    ) -> tuple[Any, bool]:
+        """Insert a document with changes, or change the one that matches by now; return it, and whether inserted."""
         await before_insert_flow(on_insert, request.collection, True)
         taken = {key for group in update_of(given).values() for key in group} if given else set()
         # The server sets values that the query itself demands; the update sets those of every update.
         taken |= {key for key, value in request.filter.items() if not isinstance(value, Mapping)}
-        taken |= {key for key, is_update in self._model.__stamps__() if is_update}
-        taken |= {field.key for field in self._model.__plan__.fields.values() if field.is_version}
+        if given:
+            taken |= {key for key, is_update in self._model.__stamps__() if is_update}
+            taken |= {field.key for field in self._model.__plan__.fields.values() if field.is_version}
         values = {key: value for key, value in on_insert.to_bson().items() if key not in taken}
+        if not values and not given:
+            # The document has an id and nothing else, and an update is never empty.
+            values = {"_id": request.filter["_id"]}
         if values:
             given.append({"$setOnInsert": values})
-        made = await self._find_and_update_flow(request, given, True, True, None)
-        if made is not None and self._shape is None and made.id == on_insert.id:
-            await after_flow(made, port, "insert")
-        return made
+        made, is_inserted = await self._change_first_flow(request, given, True, True, None)
+        if is_inserted and self._shape is None:
+            await after_flow(made, request.port, "insert")
+        return made, is_inserted
 
     @terminal
     def get_or_create(self, on_insert: T) -> tuple[T, bool]:
-        """Return the first matching document, or insert `on_insert`, atomically; also return whether it was inserted.
+        """Return the first matching document, or insert `on_insert`; also return whether it was inserted.
+
+        Of several programs at once, only one inserts it if a unique index, such as the id's, covers the query's fields.
+        Without such an index, each of them may.
 
         Args:
             on_insert: a new document.
+
+        Raises:
+            DuplicateKeyError: it collides with a document that does not match. Nothing was stored.
 
         Example:
             >>> found, is_new = User.find(User.name == "Ada").get_or_create(User(name="Ada"))
@@ -361,10 +395,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     async def _get_or_create_flow(self, request: Request, on_insert: Any) -> Any:
         query = self._with(limit=1)
         found = await query._all_flow(request.of(query, "first"))
-        if found:
-            return found[0], False
-        made = await self._upsert_flow(request, (), on_insert)
-        return made, self._shape is None and made is not None and made.id == on_insert.id
+        return (found[0], False) if found else await self._insert_unless_flow(request, [], on_insert)
 
 
 def _first_of(request: Request) -> dict[str, Any]:
@@ -381,8 +412,3 @@ def _first_of(request: Request) -> dict[str, Any]:
     if "sort" in keywords:
         keywords["sort"] = list(keywords["sort"].items())
     return keywords
-
-
-def _of_none(query: dict[str, Any]) -> dict[str, Any]:
-    """Return a query by which an upsert always inserts, with the values that the query demands."""
-    return {"$and": [query, {"_id": {"$exists": False}}]}
