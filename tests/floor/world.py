@@ -278,6 +278,7 @@ class World:
         self._patch(threads, "allocate_lock", partial(Lock, self))
         self._patch(threads, "start_new_thread", self._start_thread)
         self._patch(blocking, "is_patched_by_gevent", lambda: True)
+        self._patch(blocking, "wait_readable", Socket.wait_readable)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -362,8 +363,12 @@ class Socket:
             try:
                 return self._near.recv_into(buffer)
             except BlockingIOError:
-                if not self._world.wait_readable(self._near.fileno(), self._timeout):
-                    raise TimeoutError("timed out") from None
+                self.wait_readable()
+
+    def wait_readable(self) -> None:
+        fd = self._near.fileno()
+        if fd >= 0 and not self._world.wait_readable(fd, self._timeout):
+            raise TimeoutError("timed out")
 
     def shutdown(self, how: int) -> None:
         self._near.shutdown(how)
