@@ -274,6 +274,24 @@ def test_filter_holds_for_the_greatest_key_too(database: Any, tmp_path: Path) ->
     assert export_jsonl(database.chosen, path, filter={"a": 1}, resume=True).documents == 1
 
 
+@pytest.mark.parametrize("kind", ["view", "time series"])
+def test_export_of_what_has_no_index_on_ids_cannot_go_on(database: Any, tmp_path: Path, kind: str) -> None:
+    options: dict[str, Any] = (
+        {"viewOn": "values", "pipeline": []} if kind == "view" else {"timeseries": {"timeField": "at"}}
+    )
+    database.command({"create": "odd", **options})
+    path = tmp_path / "odd.jsonl"
+
+    # Whether it begins or goes on: a first run must not promise what a second one cannot do.
+    for _ in range(2):
+        with pytest.raises(
+            JSONLinesError, match=rf"index on _id .*, got the {kind} {database.name}\.odd; leave out"
+        ):
+            export_jsonl(database.odd, path, resume=True)
+        assert not path.exists()
+    assert export_jsonl(database.odd, path).documents == 0
+
+
 def test_compressed_export_cannot_go_on(database: Any, tmp_path: Path) -> None:
     with pytest.raises(JSONLinesError, match="without compression"):
         export_jsonl(database["values"], tmp_path / "a.jsonl.gz", resume=True)

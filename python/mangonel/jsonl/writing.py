@@ -13,6 +13,7 @@ from typing import IO, Any
 from mangonel.bson import Decimal128, MaxKey, json_util
 from mangonel.bson.codec_options import DatetimeConversion
 from mangonel.bson.errors import BSONError
+from mangonel.errors import OperationFailure
 from mangonel.jsonl.errors import JSONLinesError
 from mangonel.jsonl.files import is_compressed, open_lines
 from mangonel.jsonl.in_thread import check_face
@@ -21,6 +22,7 @@ __all__ = ["Exported", "export_jsonl"]
 
 _MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 _NEWLINE = 10
+_WITHOUT_INDEX = {"view": "view", "timeseries": "time series"}
 _TAIL = 1 << 16
 _NO_LINE: Any = object()
 # Dates outside of datetime's range stay DatetimeMS.
@@ -58,7 +60,7 @@ def export_jsonl(
         mode: "canonical" extended JSON keeps every type; "relaxed" is easier to read; "plain" is ordinary JSON for
             other programs.
         resume: write in order of `_id`, and continue after the last whole line of an existing file. For uncompressed
-            files with `_id`, in canonical or relaxed mode.
+            files with `_id`, in canonical or relaxed mode. Not of views and time series, which have no index on `_id`.
         progress: called with the bytes and documents done so far.
 
     Raises:
@@ -86,6 +88,7 @@ def export_jsonl(
     if resume:
         if is_compressed(path) or mode == "plain":
             raise JSONLinesError("expected a file without compression and of extended JSON to go on with")
+        _check_index(collection)
         cursors[0].sort("_id", 1).hint([("_id", 1)])
         last = _cut_to_last_line(path)
         if last is not _NO_LINE:
@@ -115,6 +118,23 @@ def export_jsonl(
                     if progress is not None:
                         progress(found.bytes, found.documents)
     return found
+
+
+def _check_index(collection: Any) -> None:
+    """Raise if a collection is known to have no index on `_id`: a view or a time series."""
+    try:
+        found = collection.database.list_collections(
+            filter={"name": collection.name}, authorizedCollections=True
+        ).to_list()
+    except OperationFailure:
+        # The user may read without the action listCollections.
+        return
+    kind = _WITHOUT_INDEX.get(found[0].get("type")) if found else None
+    if kind is not None:
+        raise JSONLinesError(
+            f"expected a collection with an index on _id to go on with, got the {kind} {collection.full_name}; leave "
+            "out resume"
+        )
 
 
 def _cut_to_last_line(path: Path) -> Any:
