@@ -73,13 +73,16 @@ class Help(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser that accepts options anywhere, and whose first word may be a URI or be left out.
 
-    A first word that does not look like a URI is taken for the next argument, if there is one.
+    A first word that does not look like a URI is taken for the next argument, if there is one. Words of
+    `behind_uri` are accepted with a URI only: a mistyped URI must not be taken for a collection, and the collection for
+    a file.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         options.setdefault("formatter_class", Help)
         super().__init__(*arguments, **options)
         self.uri: argparse.Action | None = None
+        self.behind_uri: list[argparse.Action] = []
         self._is_within = False
 
     def parse_known_args(  # type: ignore[override]  # the overload for namespaces of other classes has no user
@@ -96,12 +99,16 @@ class Parser(argparse.ArgumentParser):
             if not self._is_misplaced(found):
                 self._refuse_uri_alone(found)
                 return found, unknown
-            usual, self.uri.nargs = self.uri.nargs, argparse.SUPPRESS
+            left_out = [self.uri, *self.behind_uri]
+            usual = [each.nargs for each in left_out]
             try:
+                for each in left_out:
+                    each.nargs = argparse.SUPPRESS
                 again = argparse.Namespace()
                 return self.parse_known_intermixed_args(args, again)
             finally:
-                self.uri.nargs = usual
+                for each, nargs in zip(left_out, usual, strict=True):
+                    each.nargs = nargs
         finally:
             self._is_within = False
 

@@ -1,4 +1,4 @@
-"""The client of a sub-command, which says on standard error that it waits for a server.
+"""The client of a sub-command, which says on standard error that it waits for a server; the database and collection.
 
 A selection waits for 30 seconds by default, at the start and whenever the deployment has lost its server.
 """
@@ -11,9 +11,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from mangonel._command_line import without_login
+from mangonel._command_line import UsageProblem, without_login
 
-__all__ = ["opened"]
+__all__ = ["database_of", "named_collection", "opened"]
 
 # Seconds between two looks at the deployment.
 _PAUSE = 2.0
@@ -38,6 +38,34 @@ def opened(command: str, uri: str, **options: Any) -> Iterator[Any]:
         finally:
             is_over.set()
             watcher.join()
+
+
+def database_of(client: Any, name: str | None) -> Any:
+    """Return the database of `--database`, else that of the URI, else `test`."""
+    return client[name] if name else client.get_default_database("test")
+
+
+def named_collection(client: Any, database: str | None, name: str) -> Any:
+    """Return the collection that a command names.
+
+    Args:
+        client: the client of the command.
+        database: the value of `--database`.
+        name: the collection. Where neither `database` nor the URI names a database, a name with a dot has one:
+            `shop.orders`.
+
+    Raises:
+        UsageProblem: the text with a dot names no database and collection.
+    """
+    from mangonel.errors import InvalidName
+
+    if "." not in name or database or client.options.default_database_name is not None:
+        return database_of(client, database)[name]
+    database, _, rest = name.partition(".")
+    try:
+        return client[database][rest]
+    except InvalidName as error:
+        raise UsageProblem(f"expected DATABASE.COLLECTION, got {name!r}: {error}") from error
 
 
 def _tell_waits(command: str, client: Any, is_over: threading.Event) -> None:

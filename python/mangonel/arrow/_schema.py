@@ -24,8 +24,10 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         commands,
         name,
         purpose,
-        description="Reads every document once, or a sample.",
+        description="Reads every document once, or a sample. Without a collection: those of the whole database, one "
+        "after the other.",
         example="""
+        mangonel schema mongodb://localhost/shop
         mangonel schema mongodb://localhost/shop orders
         mangonel schema mongodb://localhost/shop orders --as json -o orders.schema.json
         mangonel schema mongodb://localhost/shop orders --check orders.schema.json
@@ -35,7 +37,13 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         "not be used",
     )
     add_uri(parser, "the deployment and the database")
-    parser.add_argument("collection", metavar="COLLECTION", help="whose documents to look at")
+    parser.add_argument(
+        "collection",
+        nargs="?",
+        metavar="COLLECTION",
+        help="whose documents to look at; DATABASE.COLLECTION where neither the URI nor --database names one (default: "
+        "all collections of the database)",
+    )
     add_output(parser, "where to write it (default: the terminal)")
     parser.add_argument("--database", metavar="NAME", help="where the URI names none (default: test)")
     parser.add_argument("--filter", metavar="JSON", help="which documents, as extended JSON (default: all)")
@@ -62,7 +70,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Infer the schema; print it, or how it differs."""
-    from mangonel._opened import opened
+    from mangonel._opened import database_of, named_collection, opened
     from mangonel._query_argument import query_of
     from mangonel.arrow.errors import SchemaError
     from mangonel.arrow.inferred import InferredSchema
@@ -71,21 +79,42 @@ def dispatch(options: argparse.Namespace) -> int:
         for name, given in (("--as", options.form), ("--output", options.output)):
             if given is not None:
                 raise UsageProblem(f"{name} goes not with --check, which writes no schema; leave it out")
+    if options.collection is None:
+        for name, given in (("as", options.form), ("check", options.check), ("filter", options.filter)):
+            if given is not None:
+                raise UsageProblem(f"--{name} is of one collection; name it after the URI")
     try:
         saved = InferredSchema.load(options.check) if options.check else None
     except SchemaError as error:
         raise UsageProblem(f"argument --check: {error}") from error
     with opened("mangonel schema", options.uri) as client:
-        database = client[options.database] if options.database else client.get_default_database("test")
-        collection = database[options.collection]
+        if options.collection is None:
+            return _all_schemas(database_of(client, options.database), options)
+        collection = named_collection(client, options.database, options.collection)
         found = collection.infer_schema(query_of(options.filter), sample=options.sample)
     if not found.documents:
         print(f"mangonel schema: no documents in {collection.full_name}", file=sys.stderr)
         return EXIT_FAILURE
     if saved is not None:
         return _tell_drift(found.drift(saved), found.documents)
-    text = _text(found, options.form or "table", options.collection)
+    text = _text(found, options.form or "table", collection.name)
     write_output(f"{text}\n", options.output)
+    return 0
+
+
+def _all_schemas(database: Any, options: argparse.Namespace) -> int:
+    """Show the schema of each collection that is no view and not the server's own."""
+    names = database.list_collection_names(
+        filter={"type": {"$ne": "view"}, "name": {"$not": {"$regex": "^system\\."}}}
+    )
+    if not names:
+        print(f"mangonel schema: no collections in {database.name}", file=sys.stderr)
+        return EXIT_FAILURE
+    shown = []
+    for name in sorted(names):
+        collection = database[name]
+        shown.append(f"{collection.full_name}: {collection.infer_schema(sample=options.sample)}\n")
+    write_output("\n".join(shown), options.output)
     return 0
 
 

@@ -32,12 +32,19 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         example="""
         mangonel export mongodb://localhost/shop orders -o orders.jsonl.gz
         mangonel export mongodb://localhost/shop orders -o orders.parquet --parallel 4 --resume
+        mangonel export mongodb://localhost shop.orders orders.csv
         mangonel export mongodb://localhost/shop orders --filter '{"total": {"$gt": 5}}' -o large.jsonl
         """,
         failure="the server or the file could not be used",
     )
     add_uri(parser, "the deployment and the database")
-    parser.add_argument("collection", metavar="COLLECTION", help="what to write")
+    parser.add_argument(
+        "collection",
+        metavar="COLLECTION",
+        help="what to write; DATABASE.COLLECTION where neither the URI nor --database names one",
+    )
+    file = parser.add_argument("file", nargs="?", metavar="FILE", help="where to write it, as after -o")
+    parser.behind_uri.append(file)
     add_output(
         parser,
         "where to write it; - is standard output, for JSON lines (default: the collection's name and .jsonl)",
@@ -92,27 +99,29 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Export, and print how many documents."""
-    from mangonel._opened import opened
+    from mangonel._opened import named_collection, opened
     from mangonel._query_argument import query_of
     from mangonel.files.errors import TransferError
     from mangonel.jsonl.errors import JSONLinesError
     from mangonel.jsonl.progress import Progress
 
-    path = Path(options.output or f"{options.collection}.{options.format or 'jsonl'}")
-    is_table = (options.format or _format_of(path)) in _TABLES
-    _refuse_others(options, is_table)
-    is_piped = options.output == "-"
-    if is_piped and (is_table or options.resume):
-        raise UsageProblem(
-            f"expected the name of a file after -o {'for a table' if is_table else 'with --resume'}, got -"
-        )
+    if options.file is not None and options.output is not None:
+        raise UsageProblem(f"expected one file, got {options.file} and -o {options.output}")
+    output = options.file if options.output is None else options.output
     query = query_of(options.filter)
     with opened("mangonel export", options.uri) as client:
-        database = client[options.database] if options.database else client.get_default_database("test")
-        collection = database[options.collection]
+        collection = named_collection(client, options.database, options.collection)
+        path = Path(output or f"{collection.name}.{options.format or 'jsonl'}")
+        is_table = (options.format or _format_of(path)) in _TABLES
+        _refuse_others(options, is_table)
+        is_piped = output == "-"
+        if is_piped and (is_table or options.resume):
+            raise UsageProblem(
+                f"expected the name of a file after -o {'for a table' if is_table else 'with --resume'}, got -"
+            )
         # With a filter, the number is unknown before the end.
         total = 0 if query else collection.estimated_document_count()
-        progress = Progress(options.collection, total, "documents")
+        progress = Progress(collection.name, total, "documents")
         shared: dict[str, Any] = {
             "filter": query,
             "projection": [name.strip() for name in options.fields.split(",")] if options.fields else None,

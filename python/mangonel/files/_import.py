@@ -33,7 +33,12 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     add_uri(parser, "the deployment and the database")
     parser.add_argument("file", metavar="FILE", help="what to read")
     parser.add_argument("--database", metavar="NAME", help="where the URI names none (default: test)")
-    parser.add_argument("--collection", metavar="NAME", help="where to insert (default: the file's name)")
+    parser.add_argument(
+        "--collection",
+        metavar="NAME",
+        help="where to insert; DATABASE.COLLECTION where neither the URI nor --database names one (default: the file's "
+        "name)",
+    )
     parser.add_argument("--drop", action="store_true", help="remove the collection first")
     parser.add_argument(
         "--threads",
@@ -62,7 +67,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 def dispatch(options: argparse.Namespace) -> int:
     """Import, and print how many documents."""
-    from mangonel._opened import opened
+    from mangonel._opened import named_collection, opened
     from mangonel.files.errors import TransferError
     from mangonel.jsonl.errors import JSONLinesError
 
@@ -73,8 +78,8 @@ def dispatch(options: argparse.Namespace) -> int:
     types = _types(options.types, path, options.format, is_table=is_table)
     progress = _progress(path, options, is_table)
     with opened("mangonel import", options.uri) as client:
-        database = client[options.database] if options.database else client.get_default_database("test")
-        collection = database[options.collection or path.name.partition(".")[0]]
+        name = options.collection or path.name.partition(".")[0]
+        collection = named_collection(client, options.database, name)
         if options.drop:
             collection.drop()
         shared: dict[str, Any] = {

@@ -118,12 +118,12 @@ def _add_action(
 
 def dispatch(options: argparse.Namespace) -> int:
     """Run the sub-command that was chosen and return its exit status."""
-    from mangonel._opened import opened
+    from mangonel._opened import database_of, opened
     from mangonel.bson.codec_options import CodecOptions, DatetimeConversion
     from mangonel.gridfs import GridFSBucket
 
     with opened("mangonel gridfs", options.uri) as client:
-        database = client[options.database] if options.database else client.get_default_database("test")
+        database = database_of(client, options.database)
         dates = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
         database = database.with_options(codec_options=dates)
         status: int = options.gridfs(options, GridFSBucket(database, options.bucket))
