@@ -2,8 +2,8 @@
 
 Each agent runs in a virtual environment of the cache (`$XDG_CACHE_HOME/mangonel/agents`) and sees what `workload.py`
 in `tools/agent_programs` does on a mongod; a program there keeps what the agent sends. Exit status 1 if a cell has no
-span, or a span shows a value. Writes nothing into the repository but, with `--write`, the table in
-docs/observability.md.
+span or no statement, or if a span shows a value or is below no other. Writes nothing into the repository but, with
+`--write`, the table in docs/observability.md.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ CELLS = [
     for face in ("blocking", "asyncio")
 ]
 SHARED = ("dnspython==2.9.2", "msgspec==0.22.0")
+INSTRUMENTATION = "opentelemetry-instrumentation==0.66b2"
 API = ("opentelemetry-api==1.45.2", "opentelemetry-sdk==1.45.2")
 
 
@@ -50,11 +51,13 @@ AGENTS = {
     "opentelemetry": Agent(
         "OpenTelemetry",
         "`MangonelInstrumentor`",
-        ("opentelemetry-instrumentation==0.66b2", *API),
+        (INSTRUMENTATION, *API),
     ),
     "sentry": Agent("Sentry", "`mangonel.contrib.sentry`", ("sentry-sdk==2.75.0",)),
-    "datadog": Agent("Datadog", "its OpenTelemetry API", ("ddtrace==4.16.0", "msgpack==1.1.2", *API)),
-    "newrelic": Agent("New Relic", "its hybrid agent", ("newrelic==14.1.0", *API)),
+    "datadog": Agent(
+        "Datadog", "its OpenTelemetry API", ("ddtrace==4.16.0", "msgpack==1.1.2", INSTRUMENTATION, *API)
+    ),
+    "newrelic": Agent("New Relic", "its hybrid agent", ("newrelic==14.1.0", INSTRUMENTATION, *API)),
     "elastic": Agent("Elastic APM", "`mangonel.contrib.elastic`", ("elastic-apm==6.26.2",)),
 }
 
@@ -64,11 +67,12 @@ def environment(name: str, agent: Agent) -> Path:
     folder = CACHE / f"{name}-{agent.requirements[0].partition('==')[2]}"
     python = folder / "bin/python"
     done = folder / "ready"
-    if not done.exists():
+    wanted = "\n".join((*agent.requirements, *SHARED))
+    if not done.exists() or done.read_text() != wanted:
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
         pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "install", *agent.requirements, *SHARED], check=True)
-        done.touch()
+        done.write_text(wanted)
     return python
 
 
@@ -105,7 +109,17 @@ def problems_of(spans: list[dict[str, Any]]) -> list[str]:
             problems.append(f"every span failed in '{face} driver'")
         if not any("find" in span["name"] for span in of_driver):
             problems.append(f"no find in '{face} driver'")
+        if not any('"filter":{"name":"?"}' in (span["statement"] or "") for span in of_driver):
+            problems.append(f"no statement of the find in '{face} driver'")
+    for cell in CELLS:
+        of_cell = [span for span in spans if span["cell"] == cell]
+        if not any(span["statement"] for span in of_cell):
+            problems.append(f"no statement in {cell!r}")
+        if not any("127.0.0.1" in span["all"] for span in of_cell):
+            problems.append(f"no server in {cell!r}")
     for span in spans:
+        if span["parent"] is None:
+            problems.append(f"{span['name']} in {span['cell']!r} is below no span that was sent")
         if SECRET in span["all"]:
             problems.append(f"a value is shown: {span['all'][:300]}")
         if not 0 <= span["seconds"] < 300:

@@ -505,6 +505,43 @@ def test_cancelled_operation_ends_its_spans(
     assert not any(span.status.is_ok for span in spans.all)
 
 
+class OfNewRelic(trace.Tracer):  # type: ignore[misc]
+    """A tracer named like that of New Relic's agent, which drops all that is below a span of the kind "client"."""
+
+    __module__ = "newrelic.api.opentelemetry"
+
+
+def test_only_commands_are_of_the_kind_client_for_new_relic(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    class Provider(trace.TracerProvider):  # type: ignore[misc]
+        def get_tracer(self, *args: Any, **kwargs: Any) -> Any:
+            tracer = spans.provider.get_tracer(*args, **kwargs)
+            tracer.__class__ = OfNewRelic
+            return tracer
+
+    client = connect(tracing=spans.option(tracer_provider=Provider()))
+    things = client[database_name]["things"]
+
+    face.run(lambda: things.bulk_write([InsertOne({}), DeleteOne({})]))
+    session = client.start_session()
+    session.start_transaction()
+    face.run(lambda: things.insert_one({"_id": 7}, session=session))
+    face.run(session.commit_transaction)
+    face.run(session.end_session)
+
+    kinds = {span.name: span.kind.name for span in spans.all}
+    assert kinds == {
+        f"bulkWrite {database_name}.things": "INTERNAL",
+        "insert": "CLIENT",
+        "delete": "CLIENT",
+        "transaction": "INTERNAL",
+        f"insert {database_name}.things": "INTERNAL",
+        "commitTransaction admin": "INTERNAL",
+        "commitTransaction": "CLIENT",
+    }
+
+
 def test_size_of_a_bulk_write_is_told(face: Face, connect: Connect, spans: Spans, database_name: str) -> None:
     things = connect(tracing=spans.option())[database_name]["things"]
     face.run(lambda: things.insert_many([{}, {}, {}]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,5 +14,7 @@ def load_program(path: Path, name: str = "") -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # A dataclass looks its module up while that runs.
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

@@ -18,7 +18,6 @@ os.environ |= {
     "DD_REMOTE_CONFIGURATION_ENABLED": "false",
     "DD_TRACE_API_VERSION": "v0.4",
     "DD_TRACE_STARTUP_LOGS": "false",
-    "OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED": "true",
 }
 
 import msgpack
@@ -27,7 +26,10 @@ from ddtrace.trace import tracer as datadog
 from opentelemetry import trace
 from workload import play
 
+from mangonel.contrib.opentelemetry import MangonelInstrumentor
+
 trace.set_tracer_provider(TracerProvider())
+MangonelInstrumentor().instrument(query_text_max_length=1000, query_text_values=False)
 tracer = trace.get_tracer("the application")
 play(sys.argv[1], tracer.start_as_current_span)
 datadog.shutdown()
@@ -39,13 +41,13 @@ spans = [
     for each in msgpack.unpackb(body)
     for span in each
 ]
-names = {span["span_id"]: span for span in spans}
+by_id = {span["span_id"]: span for span in spans}
 
 
 def root(span: dict[str, object]) -> dict[str, object]:
     """Return the span at the top."""
     while span.get("parent_id"):
-        span = names[span["parent_id"]]
+        span = by_id[span["parent_id"]]
     return span
 
 
@@ -53,6 +55,7 @@ found = [
     {
         "cell": root(span)["resource"],
         "name": span["resource"],
+        "parent": by_id[span["parent_id"]]["resource"],
         "statement": span.get("meta", {}).get("db.query.text"),
         "failed": bool(span.get("error")),
         "seconds": span["duration"] / 1e9,

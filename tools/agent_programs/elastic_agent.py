@@ -46,10 +46,12 @@ client.close()
 
 lines = [json.loads(line) for _, body in collector.bodies for line in body.splitlines() if line]
 names = {line["transaction"]["id"]: line["transaction"]["name"] for line in lines if "transaction" in line}
+names |= {line["span"]["id"]: line["span"]["name"] for line in lines if "span" in line}
 found = [
     {
         "cell": names.get(span["transaction_id"]),
         "name": span["name"],
+        "parent": names.get(span["parent_id"]),
         "statement": span["context"]["db"]["statement"],
         "failed": span["outcome"] == "failure",
         "seconds": span["duration"] / 1000,

@@ -17,8 +17,6 @@ os.environ |= {
     "NEW_RELIC_OPENTELEMETRY_ENABLED": "true",
     "NEW_RELIC_OPENTELEMETRY_TRACES_ENABLED": "true",
     "NEW_RELIC_LOG": "stderr",
-    "OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED": "true",
-    "OTEL_PYTHON_INSTRUMENTATION_MONGODB_QUERY_TEXT_MAX_LENGTH": "0",
 }
 
 import newrelic.agent
@@ -48,6 +46,9 @@ application = newrelic.agent.register_application(timeout=10.0)
 
 from workload import play
 
+from mangonel.contrib.opentelemetry import MangonelInstrumentor
+
+MangonelInstrumentor().instrument(query_text_max_length=1000, query_text_values=False)
 play(sys.argv[1], lambda name: newrelic.agent.BackgroundTask(application, name))
 newrelic.agent.shutdown_agent(timeout=10.0)
 
@@ -55,10 +56,12 @@ spans = [(intrinsics, user, agent) for intrinsics, user, agent in sent]
 roots = {
     span[0]["traceId"]: span[0]["name"].rpartition("/")[2] for span in spans if span[0].get("nr.entryPoint")
 }
+names = {span[0]["guid"]: span[0]["name"].rpartition("/")[2] for span in spans}
 found = [
     {
         "cell": roots.get(span[0]["traceId"]),
         "name": span[0]["name"],
+        "parent": names.get(span[0]["parentId"]),
         "statement": span[2].get("db.statement"),
         "failed": any("error" in key for key in (*span[1], *span[2])),
         "seconds": span[0]["duration"],

@@ -23,10 +23,12 @@ play(sys.argv[1], tracer.start_as_current_span)
 
 spans = exporter.get_finished_spans()
 roots = {span.context.trace_id: span.name for span in spans if span.parent is None}
+names = {span.context.span_id: span.name for span in spans}
 found = [
     {
         "cell": roots[span.context.trace_id],
         "name": span.name,
+        "parent": names.get(span.parent.span_id),
         "statement": span.attributes.get("db.query.text"),
         "failed": not span.status.is_ok,
         "seconds": (span.end_time - span.start_time) / 1e9,

@@ -35,10 +35,17 @@ def moment(text: Any) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if isinstance(text, str) else text
 
 
+def parents_of(event: Any) -> dict[str, str]:
+    """Return the names of the spans of a transaction, its own included, by their ids."""
+    of_spans = {span["span_id"]: span["description"] for span in event["spans"]}
+    return {event["contexts"]["trace"]["span_id"]: event["transaction"], **of_spans}
+
+
 found = [
     {
         "cell": event["transaction"],
         "name": span["data"]["db.operation"],
+        "parent": parents_of(event).get(span["parent_span_id"]),
         "statement": span["description"],
         "failed": span.get("status") not in (None, "ok"),
         "seconds": moment(span["timestamp"]) - moment(span["start_timestamp"]),

@@ -103,6 +103,9 @@ class Tracer:
         self._maker = None if self._is_stand_in else maker_of(tracer)
         # The SDK's takes the same arguments in this order, and more.
         self.start_span: Callable[..., Span] = (self._maker or tracer).start_span
+        # New Relic's agent drops what is below a span of the kind "client": the commands, with their hosts and texts.
+        is_new_relics = type(tracer).__module__.partition(".")[0] == "newrelic"
+        self._outer_kind = SpanKind.INTERNAL if is_new_relics else _CLIENT
 
     def transaction_started(self, session: int, owner: object) -> None:
         """Start the span of a transaction.
@@ -116,7 +119,7 @@ class Tracer:
             if known() is None:
                 self.transaction_ended(number, "the session was dropped")
         with _harmless():
-            span = self.start_span("transaction", None, _CLIENT, {"db.system.name": "mongodb"})
+            span = self.start_span("transaction", None, self._outer_kind, {"db.system.name": "mongodb"})
             self._transactions[session], self._sessions[session] = span, ref(owner)
 
     def transaction_ended(self, session: int, reason: str | None = None) -> None:
@@ -164,12 +167,12 @@ class Tracer:
         span: Span | None
         if session is not None and session in self._transactions:
             context = trace.set_span_in_context(self._transactions[session])
-            span = self.start_span(place.summary, context, _CLIENT, place.attributes)
+            span = self.start_span(place.summary, context, self._outer_kind, place.attributes)
         elif self._maker is not None:
             span = self._maker.start_operation(place.summary, place.attributes)
             return None if span is None else _Operation(self, place, span)
         else:
-            span = self.start_span(place.summary, None, _CLIENT, place.attributes)
+            span = self.start_span(place.summary, None, self._outer_kind, place.attributes)
         return _Operation(self, place, span) if span.is_recording() else None
 
     def _remember(self, name: str, database: str, collection: str | None) -> _Place:
@@ -210,7 +213,7 @@ class Tracer:
             attributes = {**attributes, "db.operation.batch.size": size}
         span: Span = trace.INVALID_SPAN
         with _harmless():
-            span = self.start_span(place.summary, context, _CLIENT, attributes)
+            span = self.start_span(place.summary, context, self._outer_kind, attributes)
         self._bulks[group] = _Operation(self, place, span) if span.is_recording() else None
         try:
             yield
