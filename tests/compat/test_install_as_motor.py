@@ -201,6 +201,53 @@ asyncio.run(main())
     )
 
 
+def test_a_property_of_motor_has_a_value_and_nothing_to_await(program, place):
+    program(
+        INSTALL
+        + """
+import asyncio, inspect, os
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorGridFSBucket
+
+async def main():
+    client = AsyncIOMotorClient(os.environ["TEST_URI"])
+    # The tests' server is a replica set of one.
+    address = client.address
+    assert client.primary == address, (client.primary, address)
+    assert client.is_primary is True and client.is_mongos is False
+    assert client.secondaries == set() and client.arbiters == set()
+
+    db = client[os.environ["TEST_DATABASE"]]
+    await db.things.insert_many([{} for n in range(5)])
+    assert client.nodes == {address}
+    bucket = AsyncIOMotorGridFSBucket(db)
+    writer = bucket.open_upload_stream("letters")
+    await writer.write(b"abc")
+    await writer.close()
+    reader = await bucket.open_download_stream_by_name("letters")
+    found = db.things.find(batch_size=2)
+    results = db.things.aggregate([], batchSize=2)
+    files = bucket.find()
+    for cursor in (found, results, files):
+        assert await cursor.fetch_next
+    async with await client.start_session() as session, db.things.watch() as stream:
+        opened = [client, session, db, db.things, bucket, writer, reader, found, results, files, stream]
+        for each in opened:
+            for name in dir(type(each)):
+                if name.startswith("_") or name == "fetch_next":
+                    continue
+                if isinstance(inspect.getattr_static(each, name), property):
+                    value = getattr(each, name)
+                    assert not inspect.isawaitable(value), (type(each), name)
+        assert reader.length == 3
+    for cursor in (found, results, files):
+        await cursor.close()
+    await client.close()
+
+asyncio.run(main())
+"""
+    )
+
+
 def test_subclasses_that_are_made_of_a_delegate_are_what_it_names(program, place):
     program(
         INSTALL

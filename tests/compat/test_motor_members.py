@@ -30,8 +30,6 @@ CLASSES = [
 ]
 # docs/compatibility.md names each of these.
 WITHOUT_COUNTERPART = {"wrap"}
-# Properties whose value is awaited here.
-AWAITED_PROPERTIES = {"address", "arbiters", "is_mongos", "is_primary", "primary", "secondaries"}
 # Plain functions that return a future, as Motor's do.
 FUTURES = {"to_list"}
 
@@ -76,8 +74,3 @@ def test_a_member_is_plain_or_awaited_as_motors(name: str, member: str) -> None:
     own = getattr(_motor, name, None) or getattr(_motor_cursors, name)
 
     assert kind_here(own, member) == kind_in_motor(peer, member)
-
-
-def test_the_properties_that_are_awaited_here_are_properties_of_motors_client() -> None:
-    for name in AWAITED_PROPERTIES:
-        assert kind_in_motor(core.AgnosticClient, name) == "property"

@@ -120,8 +120,20 @@ class AgnosticDatabase(AgnosticBaseProperties, AsyncDatabase):
         return self._stream_class(lambda: AsyncDatabase.watch(self, *args, **kwargs), self.get_io_loop)
 
 
+def _of_delegate(name: str) -> Any:
+    """Return a property that asks the blocking client, as Motor's does: it has a value and nothing to await."""
+    return property(lambda client: getattr(client.delegate, name), doc=getattr(MongoClient, name).__doc__)
+
+
 class AgnosticClient(AgnosticBaseProperties, AsyncMongoClient):
-    """A client that knows its event loop. Its `close` is not awaited."""
+    """A client that knows its event loop. Its `close` is not awaited, nor are its properties."""
+
+    address = _of_delegate("address")
+    arbiters = _of_delegate("arbiters")
+    is_mongos = _of_delegate("is_mongos")
+    is_primary = _of_delegate("is_primary")
+    primary = _of_delegate("primary")
+    secondaries = _of_delegate("secondaries")
 
     _database_class: type[Any] = AgnosticDatabase
     _session_class: type[Any] = AgnosticClientSession
