@@ -20,6 +20,7 @@ from mangonel.bson import (
     Regex,
     Timestamp,
 )
+from mangonel.odm import Connection, Document, Input
 
 pydantic = pytest.importorskip("pydantic")
 fastapi = pytest.importorskip("fastapi")
@@ -52,6 +53,12 @@ WRONG: list[tuple[type[Any], Any]] = [
     (Code, 3),
     (Timestamp, {"t": 1}),
     (Timestamp, {"$minKey": 1}),
+    (Timestamp, {"t": "x", "i": 1}),
+    (Timestamp, {"$timestamp": {"t": "x", "i": 1}}),
+    (DBRef, {"$oid": "x"}),
+    (Regex, "a/"),
+    (Regex, "/a"),
+    (Regex, "/a/q"),
     (MaxKey, "max"),
 ]
 
@@ -76,6 +83,86 @@ def test_a_value_goes_through_json_and_comes_back(value: Any, wanted: Any) -> No
             "integer",
             "object",
         )
+
+
+class Kept(Document):
+    """A document with a field of each type, in containers too."""
+
+    __collection__ = "kept"
+    decimal: Decimal128
+    number: Int64
+    binary: Binary
+    code: Code
+    moment: Timestamp
+    least: MinKey
+    most: MaxKey
+    link: DBRef
+    pattern: Regex
+    patterns: list[Regex]
+    moments: dict[str, Timestamp]
+    either: Timestamp | Regex | None = None
+
+
+def kept() -> Kept:
+    return Kept(
+        decimal=Decimal128("1.50"),
+        number=Int64(2**60),
+        binary=Binary(b"\x00\xff"),
+        code=Code("f()"),
+        moment=Timestamp(7, 8),
+        least=MinKey(),
+        most=MaxKey(),
+        link=DBRef("users", ID),
+        pattern=Regex("^a/b", "i"),
+        patterns=[Regex("", "mx")],
+        moments={"a": Timestamp(0, 1)},
+        either=Regex("a"),
+    )
+
+
+def test_a_documents_response_is_taken_as_a_request(db: Connection) -> None:
+    one = kept().save()
+    app = fastapi.FastAPI()
+
+    def read() -> Any:
+        return Kept.find().one()
+
+    def write(given: Any) -> Any:
+        return given.make(id=one.id)
+
+    read.__annotations__ = {"return": Kept}
+    write.__annotations__ = {"given": Input[Kept], "return": Kept}
+    app.get("/kept")(read)
+    app.post("/kept")(write)
+    client = testclient.TestClient(app)
+    shown = client.get("/kept").json()
+    assert [shown] == json.loads(Kept.find().json())
+    assert shown == json.loads(Kept.find().one().to_json())
+    assert (shown["moment"], shown["pattern"]) == ({"t": 7, "i": 8}, "/^a/b/i")
+    answer = client.post("/kept", json=shown)
+    assert (answer.status_code, answer.json()) == (200, shown), answer.text
+    made = pydantic.TypeAdapter(Input[Kept]).validate_python(shown).make()
+    assert made.to_dict(exclude=["id"]) == kept().to_dict(exclude=["id"])
+    for schema in client.get("/openapi.json").json()["components"]["schemas"].values():
+        if schema["title"].startswith("Kept"):
+            kinds = {name: found.get("type") for name, found in schema["properties"].items()}
+            assert (kinds["moment"], kinds["pattern"]) == ("object", ["string", "object"])
+            assert None not in (kinds["decimal"], kinds["link"], kinds["least"])
+
+
+def test_a_document_takes_extended_json_in_a_request() -> None:
+    values = {
+        **json.loads(kept().to_json()),
+        "moment": {"$timestamp": {"t": 7, "i": 8}},
+        "pattern": {"$regularExpression": {"pattern": "^a/b", "options": "i"}},
+    }
+    made = pydantic.TypeAdapter(Kept).validate_json(json.dumps(values))
+    assert (made.moment, made.pattern) == (Timestamp(7, 8), Regex("^a/b", "i"))
+    for wrong in ({"moment": 3}, {"pattern": "a"}, {"pattern": "/a"}, {"decimal": "much"}, {"number": 2**63}):
+        [name] = wrong
+        with pytest.raises(pydantic.ValidationError, match="expected") as caught:
+            pydantic.TypeAdapter(Kept).validate_python({**values, **wrong})
+        assert caught.value.errors()[0]["loc"] == (name,)
 
 
 @pytest.mark.parametrize(("kind", "value"), WRONG)

@@ -2,7 +2,7 @@
 
 Only pydantic's own hook imports this. A value of the type is accepted as it is. JSON has text for an ObjectId, a
 decimal and code, base64 for binary data, milliseconds for a DatetimeMS, and extended JSON for the types that only
-MongoDB has.
+MongoDB has. The plain JSON of a cursor or of the mapper is read too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from mangonel.bson import json_util
-from mangonel.bson.errors import InvalidId
+from mangonel.bson.dbref import DBRef
+from mangonel.bson.errors import BSONError, InvalidId
+from mangonel.bson.regex import Regex
+from mangonel.bson.timestamp import Timestamp
 
 
 def schema_of(kind: type[Any]) -> Any:
@@ -24,17 +27,40 @@ def schema_of(kind: type[Any]) -> Any:
     """
     from pydantic_core import core_schema as schemas
 
-    name = next((one.__name__ for one in kind.__mro__ if one.__name__ in _FORMS), "")
-    load, dump, json = _FORMS.get(name, (_extended, json_util.default, {"type": "object"}))
-
-    def take(value: Any) -> Any:
-        return value if isinstance(value, kind) else load(kind, value)
+    load, dump, json = form_of(kind)
 
     return schemas.no_info_plain_validator_function(
-        take,
+        lambda value: value if isinstance(value, kind) else load(kind, value),
         metadata={"pydantic_js_functions": [lambda schema, handler: dict(json)]},
         serialization=schemas.plain_serializer_function_ser_schema(dump, when_used="json-unless-none"),
     )
+
+
+def form_of(kind: type[Any]) -> _Form:
+    """Return how JSON has a BSON type: the function that reads a value, the one that writes it, and the schema.
+
+    Args:
+        kind: the class.
+    """
+    name = next((one.__name__ for one in kind.__mro__ if one.__name__ in _FORMS), "")
+    return _FORMS.get(name, (_extended, json_util.default, {"type": "object"}))
+
+
+def plain(value: Any) -> Any:
+    """Return a value in plain JSON, as the core writes it.
+
+    Args:
+        value: a Timestamp, Regex, DBRef, MinKey or MaxKey.
+    """
+    if isinstance(value, Timestamp):
+        return {"t": value.time, "i": value.inc}
+    if isinstance(value, DBRef):
+        return value.as_doc()
+    made = json_util.default(value)
+    if isinstance(value, Regex):
+        pattern, options = made["$regularExpression"].values()
+        return f"/{pattern}/{options}"
+    return made
 
 
 def _object_id(kind: type[Any], value: Any) -> Any:
@@ -79,10 +105,29 @@ def _code(kind: type[Any], value: Any) -> Any:
 
 def _extended(kind: type[Any], value: Any) -> Any:
     if isinstance(value, dict):
-        made = json_util.object_hook(dict(value))
+        try:
+            made = json_util.object_hook(dict(value))
+        except (TypeError, ValueError, LookupError, BSONError) as error:
+            raise ValueError(
+                f"expected a {kind.__name__} in extended JSON, got {value!r}: {error}"
+            ) from error
         if isinstance(made, kind):
             return made
     raise ValueError(f"expected a {kind.__name__} in extended JSON, got {value!r}")
+
+
+def _timestamp(kind: type[Any], value: Any) -> Any:
+    if isinstance(value, dict) and value.keys() == {"t", "i"}:
+        value = {"$timestamp": value}
+    return _extended(kind, value)
+
+
+def _regex(kind: type[Any], value: Any) -> Any:
+    if isinstance(value, str) and value[:1] == "/":
+        pattern, slash, options = value[1:].rpartition("/")
+        if slash and set(options) <= set("ilmsux"):
+            value = {"$regularExpression": {"pattern": pattern, "options": options}}
+    return _extended(kind, value)
 
 
 _TEXT = {"type": "string"}
@@ -96,4 +141,6 @@ _FORMS: dict[str, _Form] = {
     # Milliseconds since 1970.
     "DatetimeMS": (_integer, int, {"type": "integer"}),
     "Code": (_code, str, _TEXT),
+    "Timestamp": (_timestamp, json_util.default, {"type": "object"}),
+    "Regex": (_regex, json_util.default, {"type": "object"}),
 }

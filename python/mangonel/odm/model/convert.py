@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mangonel import _core
-from mangonel.bson import ObjectId
+from mangonel.bson import DBRef, MaxKey, MinKey, ObjectId, Regex, Timestamp
 from mangonel.odm._registry import is_embedded, is_instance
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.geo import Geometry
@@ -417,6 +417,10 @@ def json_value(value: Any) -> Any:
         return str(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
+    if isinstance(value, (Timestamp, Regex, DBRef, MinKey, MaxKey)):
+        from mangonel.bson._pydantic import plain
+
+        return plain(value)
     return str(value)
 
 

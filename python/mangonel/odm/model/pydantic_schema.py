@@ -14,7 +14,8 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from mangonel.bson import ObjectId
+from mangonel.bson import DBRef, ObjectId, Regex
+from mangonel.bson._pydantic import form_of
 from mangonel.odm._registry import is_instance
 from mangonel.odm.expressions.geo import restore
 from mangonel.odm.model import cast
@@ -241,12 +242,16 @@ def _geo(argument: Any, value: Any, label: str) -> Any:
 def _instance(argument: Any, value: Any, label: str) -> Any:
     if isinstance(value, argument):
         return value
+    if _is_bson(argument):
+        if argument is DBRef and isinstance(value, dict) and isinstance(value.get("$id"), str):
+            # Plain JSON has an ObjectId as text, as a Ref has it.
+            id = value["$id"]
+            value = {**value, "$id": ObjectId(id) if ObjectId.is_valid(id) else id}
+        return form_of(argument)[0](argument, value)
     convert = cast.caster(argument, "instance", argument)
     try:
         if convert is not None:
             return convert(value)
-        if issubclass(argument, int):
-            return argument(value)
     except (TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"expected {label}, got {value!r}") from error
     raise ValueError(f"expected {label}, got {type(value).__name__}")
@@ -279,9 +284,17 @@ def _json_type(op: str, argument: Any) -> dict[str, Any]:
     """Return the JSON schema of a type that pydantic does not know."""
     if op != "instance":
         return dict(_JSON_TYPES[op])
-    if issubclass(argument, int):
-        return {"type": "integer"}
+    if argument is Regex:
+        # A response has the plain form, which is text; requests may have extended JSON.
+        return {"type": ["string", "object"]}
+    if _is_bson(argument):
+        return dict(form_of(argument)[2])
     return {**_TEXT, "format": "uuid"} if argument is uuid.UUID else {}
+
+
+def _is_bson(kind: Any) -> bool:
+    """Whether a class is one of BSON's types."""
+    return kind.__module__.startswith("mangonel.bson")
 
 
 def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
