@@ -3,7 +3,7 @@
     pip install "mangonel[odm]"
     MONGODB_URI="mongodb://localhost:27017/shop?replicaSet=rs0" python app.py
 
-Transactions need a replica set; `mangonel serve --replicas 1` starts one.
+Transactions need a replica set; `mangonel serve --replica-set 1` starts one.
 """
 
 from __future__ import annotations
