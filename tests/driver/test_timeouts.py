@@ -8,14 +8,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import mangonel
+from mangonel import MongoClient
 from mangonel._faces import deadline
 from mangonel.errors import (
     AutoReconnect,
@@ -27,6 +30,7 @@ from mangonel.errors import (
     ServerSelectionTimeoutError,
     WaitQueueTimeoutError,
 )
+from tools.interrupts import interrupt, places
 from tools.scripted_server import Close, Hang, Reply, ScriptedServer
 
 OVERLOADED = {
@@ -184,6 +188,37 @@ def test_closing_a_cursor_reaches_the_server_after_the_block_is_spent(
         deadline._DEADLINE.set(time.monotonic() - 1)
         face.wait(cursor.close())
     assert scripted.received("killCursors")[0].command["cursors"] == [77]
+
+
+# pytest would keep the warning, with the flow that was interrupted before its first step.
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14), reason="CPython looks for signals before it enters the block"
+)
+@pytest.mark.parametrize("option", ["timeoutMS", "timeout_ms", "timeout"])
+def test_a_limit_ends_with_its_block_wherever_a_signals_handler_raises(
+    scripted: ScriptedServer, option: str
+) -> None:
+    client: Any = MongoClient(scripted.uri, **({"timeoutMS": 60_000} if option == "timeoutMS" else {}))
+    things: Any = client.a.b.with_options(timeout_ms=60_000) if option == "timeout_ms" else client.a.b
+
+    def act() -> None:
+        if option == "timeout":
+            with mangonel.timeout(60):
+                things.find({}).to_list()
+        else:
+            things.find({}).to_list()
+
+    folders = (str(Path(mangonel.__file__).parent), __file__)
+    act()
+    count = places(act, folders)
+    assert count > 10
+    for at in range(1, count + 1):
+        interrupt(act, at, folders)
+        assert (deadline._DEADLINE.get(), deadline._SECONDS.get()) == (None, None), (
+            f"at place {at} of {count}"
+        )
+    client.close()
 
 
 @pytest.mark.parametrize(("wrong", "error"), [("5", TypeError), (-1, ValueError)])

@@ -296,7 +296,7 @@ def test_a_cursor_that_waits_has_a_limit_for_each_batch(face: Any, database_name
     assert change["documentKey"] == {"_id": 1}
     for port in (tail._port, stream._port, stream._cursor._port):
         assert port.limit == 50
-        assert port._block()._until is None
+        assert not port._is_lifetime
     face.wait(stream.close(timeout_ms=10_000))
     face.wait(tail.close())
 

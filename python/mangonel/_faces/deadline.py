@@ -10,14 +10,13 @@ import math
 import time
 from contextvars import ContextVar
 
-from mangonel import _core
+from mangonel._core import Limit, use_limit_variables
 from mangonel._light import TypeVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from contextlib import AbstractContextManager
-    from contextvars import Token
     from typing import Any
 
 T = TypeVar("T")
@@ -26,6 +25,7 @@ T = TypeVar("T")
 _DEADLINE: ContextVar[float | None] = ContextVar("mangonel_deadline", default=None)
 # The innermost block's limit in seconds, for operations that must run even after the deadline.
 _SECONDS: ContextVar[float | None] = ContextVar("mangonel_timeout", default=None)
+use_limit_variables(_DEADLINE, _SECONDS)
 
 
 def timeout(seconds: float | None) -> AbstractContextManager[None]:
@@ -155,48 +155,3 @@ def block_deadline(seconds: float) -> float | None:
 def anew() -> AbstractContextManager[None]:
     """Return a block in which the limit of the surrounding blocks starts again."""
     return Limit(_SECONDS.get(), is_anew=True)
-
-
-class Limit:
-    """One `with` block; it cannot be entered again before it has ended.
-
-    Args:
-        seconds: the limit; 0: none. None: that of the surrounding blocks.
-        is_nested: it also holds inside of another block, whose limit it can only shorten.
-        is_anew: ignore the deadlines of the surrounding blocks.
-        until: a deadline that began earlier, a reading of `time.monotonic()`. None: it begins now.
-    """
-
-    __slots__ = ("_is_anew", "_is_nested", "_seconds", "_tokens", "_until")
-
-    def __init__(
-        self,
-        seconds: float | None,
-        *,
-        is_nested: bool = True,
-        is_anew: bool = False,
-        until: float | None = None,
-    ) -> None:
-        self._seconds = seconds
-        self._is_nested = is_nested
-        self._is_anew = is_anew
-        self._tokens: tuple[Token[float | None], Token[float | None]] | None = None
-        self._until = until
-
-    def __enter__(self) -> None:
-        _core.watch_deadline(_DEADLINE)
-        outer = None if self._is_anew else _DEADLINE.get()
-        if outer is not None and not self._is_nested:
-            return
-        if self._seconds is None:
-            deadline = outer
-        else:
-            until = deadline_after(self._seconds) if self._until is None else self._until
-            deadline = until if outer is None else min(outer, until)
-        self._tokens = (_DEADLINE.set(deadline), _SECONDS.set(self._seconds))
-
-    def __exit__(self, *exc_info: object) -> None:
-        if self._tokens is not None:
-            _DEADLINE.reset(self._tokens[0])
-            _SECONDS.reset(self._tokens[1])
-            self._tokens = None

@@ -6,7 +6,8 @@ pays nothing. Knows no collection. Spec: client-side-operations-timeout.
 
 from __future__ import annotations
 
-from mangonel._faces.deadline import Limit, block_deadline, deadline_after, is_in_block, limit_seconds
+from mangonel._core import Limit
+from mangonel._faces.deadline import block_deadline, deadline_after, is_in_block, limit_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

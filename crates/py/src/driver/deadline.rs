@@ -1,38 +1,124 @@
-//! The time limit of the block that an operation is begun in. The block itself is Python's: a context variable, so that
-//! every task and thread has its own. Spec: client-side-operations-timeout.
+//! The time limit of the block that an operation is begun in: context variables, so that every task and thread has its own.
+//! Spec: client-side-operations-timeout.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mangonel_entries::entries;
 use mangonel_proto::operation::Limit;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyTuple;
+
+use crate::thread_end::Entry;
+
+/// The variables of the innermost block: its deadline, and its limit in seconds.
+static VARIABLES: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
 
 /// Set when the first block is entered; programs without blocks only pay for reading it.
-static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+static IS_USED: AtomicBool = AtomicBool::new(false);
 
-/// Adds the function of this module.
+/// Adds the class and the function of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(watch_deadline, module)?)
+    module.add_class::<Block>()?;
+    module.add_function(wrap_pyfunction!(use_limit_variables, module)?)
 }
 
-/// Read the context variable `deadline` whenever an operation begins from now on. Its value: None, or a
-/// reading of `time.monotonic()`, infinite for no limit.
+/// Use these context variables for blocks. Their values: None, or a reading of `time.monotonic()`, infinite for no limit;
+/// and None, or seconds.
 #[entries]
 #[pyfunction]
-fn watch_deadline(py: Python<'_>, deadline: Py<PyAny>) {
-    DEADLINE.get_or_init(py, || deadline);
+fn use_limit_variables(py: Python<'_>, deadline: Py<PyAny>, seconds: Py<PyAny>) {
+    VARIABLES.get_or_init(py, || (deadline, seconds));
 }
 
 /// Returns the limit of the running context.
 pub fn current(py: Python<'_>) -> PyResult<Limit> {
-    let Some(variable) = DEADLINE.get(py) else { return Ok(Limit::OfClient) };
-    let Some(deadline) = variable.bind(py).call_method0("get")?.extract::<Option<f64>>()? else {
+    if !IS_USED.load(Ordering::Relaxed) {
+        return Ok(Limit::OfClient);
+    }
+    let Some(deadline) = variables(py)?.0.bind(py).call_method0("get")?.extract::<Option<f64>>()? else {
         return Ok(Limit::OfClient);
     };
     if deadline.is_infinite() {
         return Ok(Limit::None);
     }
-    let now: f64 = py.import("time")?.call_method0("monotonic")?.extract()?;
-    Ok(Limit::Within(Duration::try_from_secs_f64(deadline - now).unwrap_or_default()))
+    Ok(Limit::Within(Duration::try_from_secs_f64(deadline - monotonic(py)?).unwrap_or_default()))
+}
+
+fn variables(py: Python<'_>) -> PyResult<&(Py<PyAny>, Py<PyAny>)> {
+    VARIABLES.get(py).ok_or_else(|| PyRuntimeError::new_err("expected the variables of limits to be set"))
+}
+
+fn monotonic(py: Python<'_>) -> PyResult<f64> {
+    py.import("time")?.call_method0("monotonic")?.extract()
+}
+
+/// One `with` block with a time limit; it cannot be entered again before it has ended.
+///
+/// Here and not in Python, where a signal's handler may raise inside of `__enter__` or before `__exit__`: the limit would
+/// stay, and once its time is over, every later operation of the thread would fail.
+///
+/// `seconds`: the limit; 0: none. None: that of the surrounding blocks.
+/// `is_nested`: it also holds inside of another block, whose limit it can only shorten.
+/// `is_anew`: ignore the deadlines of the surrounding blocks.
+/// `until`: a deadline that began earlier, a reading of `time.monotonic()`. None: it begins now.
+#[pyclass(module = "mangonel._core", name = "Limit")]
+pub struct Block {
+    _entry: Entry,
+    seconds: Option<f64>,
+    is_nested: bool,
+    is_anew: bool,
+    until: Option<f64>,
+    tokens: Option<(Py<PyAny>, Py<PyAny>)>,
+}
+
+#[entries]
+#[pymethods]
+impl Block {
+    #[new]
+    #[pyo3(signature = (seconds, *, is_nested=true, is_anew=false, until=None))]
+    fn new(seconds: Option<f64>, is_nested: bool, is_anew: bool, until: Option<f64>) -> Self {
+        Block { _entry: Entry, seconds, is_nested, is_anew, until, tokens: None }
+    }
+
+    fn __enter__(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (deadline, limit) = variables(py)?;
+        let (deadline, limit) = (deadline.bind(py), limit.bind(py));
+        IS_USED.store(true, Ordering::Relaxed);
+        let outer: Option<f64> = if self.is_anew { None } else { deadline.call_method0("get")?.extract()? };
+        if outer.is_some() && !self.is_nested {
+            return Ok(());
+        }
+        let ends = match self.seconds {
+            None => outer,
+            Some(seconds) => {
+                let own = match self.until {
+                    Some(until) => until,
+                    None if seconds == 0.0 => f64::INFINITY,
+                    None => monotonic(py)? + seconds,
+                };
+                Some(outer.map_or(own, |outer| outer.min(own)))
+            }
+        };
+        let first = deadline.call_method1("set", (ends,))?;
+        match limit.call_method1("set", (self.seconds,)) {
+            Ok(second) => self.tokens = Some((first.unbind(), second.unbind())),
+            Err(error) => {
+                deadline.call_method1("reset", (first,))?;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&mut self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let Some((first, second)) = self.tokens.take() else { return Ok(()) };
+        let (deadline, limit) = variables(py)?;
+        deadline.call_method1(py, "reset", (first,))?;
+        limit.call_method1(py, "reset", (second,))?;
+        Ok(())
+    }
 }
