@@ -14,7 +14,7 @@ import pytest
 
 from mangonel.auth_oidc import OIDCCallback, OIDCCallbackContext, OIDCCallbackResult, OIDCIdPInfo
 from mangonel.errors import ConfigurationError, OperationFailure, ProtocolError
-from tools.faces import EMPTY, TIMEOUT, Face, pool_sizes
+from tools.faces import EMPTY, TIMEOUT, Face, eventually, found, pool_sizes
 from tools.messages import Request
 from tools.scripted_server import Close, ScriptedServer
 
@@ -230,6 +230,57 @@ def test_many_connections_fetch_one_token(face: Face, scripted_server: ScriptedS
         future.result(TIMEOUT)
     assert len(tokens.contexts) == 1
     assert {token.removeprefix("hello ") for token in provider.seen} == {"one"}
+
+
+class Outage(Tokens):
+    """Raises what an application's code may raise, for as long as there is an outage."""
+
+    is_out = False
+    failed = 0
+
+    def fetch(self, context: OIDCCallbackContext) -> OIDCCallbackResult:
+        if self.is_out:
+            self.failed += 1
+            raise RuntimeError("the provider of tokens cannot be reached")
+        return super().fetch(context)
+
+
+def test_cursors_are_killed_again_after_a_callback_has_failed_in_the_background(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    provider, tokens = Provider(scripted_server, "one"), Outage("one")
+    scripted_server.on("killCursors", {"ok": 1})
+    client = oidc(face, scripted_server, {"OIDC_CALLBACK": tokens})
+
+    def drop_cursor(id: int) -> None:
+        scripted_server.once("find", found({"_id": 1}, id=id))
+        assert face.next(client.shop.orders.find()) == {"_id": 1}
+
+    find(face, client)
+    # What is done in the background has a connection of its own, which is refused its token.
+    provider.trusted.clear()
+    tokens.is_out = True
+    drop_cursor(77)
+    eventually(lambda: tokens.failed, "the callback's failure")
+    provider.trusted.add("one")
+    tokens.is_out = False
+    drop_cursor(78)
+    eventually(lambda: scripted_server.received("killCursors"), "the end of the second cursor")
+    assert scripted_server.received("killCursors")[0].command["cursors"] == [78]
+
+
+def test_a_pool_is_filled_again_after_a_callback_has_failed(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    Provider(scripted_server, "one")
+    tokens = Outage("one")
+    tokens.is_out = True
+    client = oidc(face, scripted_server, {"OIDC_CALLBACK": tokens}, minPoolSize=2)
+    with pytest.raises(RuntimeError, match="cannot be reached"):
+        find(face, client)
+    eventually(lambda: tokens.failed > 1, "the failure of a connection that fills the pool")
+    tokens.is_out = False
+    eventually(lambda: pool_sizes(client)[0] == 2, "two idle connections")
 
 
 def test_a_person_is_asked_for_after_the_server_named_the_provider(

@@ -109,7 +109,6 @@ class Background:
 
     def _run(self, make: Callable[[], list[_core.Operation]]) -> None:
         from mangonel._faces.blocking import BlockingPort
-        from mangonel.errors import PyMongoError
 
         if self.core.is_closed:
             return
@@ -118,5 +117,6 @@ class Background:
         for operation in make():
             try:
                 self._port.run(operation)
-            except PyMongoError:
+            except Exception:
+                # Also an application's own, from the callback that brings a token: more notes may follow.
                 continue

@@ -37,7 +37,7 @@ from mangonel._faces.sockets import (
     wait_readable,
 )
 from mangonel._light import TypeVar
-from mangonel.errors import ProtocolError, PyMongoError
+from mangonel.errors import ProtocolError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -239,7 +239,8 @@ class BlockingPort(BlockingLoop):
     def _attempt(self, operation: _core.Operation) -> None:
         try:
             self.run(operation)
-        except PyMongoError:
+        except Exception:
+            # Also an application's own, from the callback that brings a token: the thread has more to do.
             return
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
