@@ -112,6 +112,7 @@ _MODULES = frozenset(
         "server_api",
         "server_description",
         "server_type",
+        "synchronous",
         "topology_description",
         "uri_parser",
         "write_concern",

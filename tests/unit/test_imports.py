@@ -140,6 +140,20 @@ def test_asyncio_module_offers_the_twin_of_each_blocking_class(name: str) -> Non
     assert {twin.removeprefix("Async") for twin in twins} == set(blocking)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [*(name for name in MIRRORS if "." not in name), "change_stream", "client_session", "uri_parser"],
+)
+def test_module_of_the_blocking_face_has_the_names_of_pymongos(name: str) -> None:
+    theirs = importlib.import_module(f"pymongo.synchronous.{name}")
+    ours = importlib.import_module(f"mangonel.synchronous.{name}")
+    public = importlib.import_module(f"mangonel.{name}")
+
+    assert set(ours.__all__) == ({"parse_uri"} if name == "uri_parser" else set(public.__all__))
+    assert all(hasattr(theirs, exported) for exported in ours.__all__)
+    assert all(getattr(ours, exported) is getattr(public, exported) for exported in ours.__all__)
+
+
 def test_no_module_of_the_mapper_takes_the_place_of_a_name() -> None:
     # An import of the module would put it where `from mangonel.odm import name` looks first.
     import pkgutil
