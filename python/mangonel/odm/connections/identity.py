@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from mangonel import _core
 from mangonel.odm.connections.touched import is_held, touch
-from mangonel.odm.model.convert import PARTIAL
+from mangonel.odm.model.convert import PARTIAL, SAVING
 
 _current: ContextVar[IdentityMap | None] = ContextVar("mangonel_odm_identity", default=None)
 
@@ -24,8 +24,8 @@ class IdentityMap:
     def take(self, document: Any) -> Any:
         """Return the instance for a document that was just loaded.
 
-        A known instance without changes takes over the loaded values; one with changes keeps them, and one that
-        another transaction has saved, until its end.
+        A known instance takes over the loaded values. It keeps its own if it has changes, if a save of it is under way,
+        if another transaction has saved it and has not ended, or if its version is a later one.
         """
         if _core.odm_flags(document) & PARTIAL:
             return document
@@ -35,7 +35,8 @@ class IdentityMap:
         if known is None or type(known) is not type(document):
             self._known[key] = document
             return document
-        if not (_core.odm_changes(known) or is_held(known)):
+        is_under_way = _core.odm_flags(known) & SAVING or is_held(known)
+        if not (is_under_way or _core.odm_changes(known) or _is_later(known, document)):
             # The values loaded in a transaction are reverted with the transaction.
             touch(known)
             _core.odm_take(known, document)
@@ -45,9 +46,18 @@ class IdentityMap:
         return len(self._known)
 
 
+def _is_later(known: Any, loaded: Any) -> bool:
+    """Whether an instance has a later version than a loaded one: it was saved while that was read."""
+    one, other = _core.odm_version(known), _core.odm_version(loaded)
+    return one is not None and other is not None and bool(one[1] > other[1])
+
+
 @contextmanager
 def identity_map() -> Iterator[IdentityMap]:
     """Load each stored document as one object: loading it again inside the block returns the same instance.
+
+    An instance without unsaved changes then gets the loaded values. A query that was sent before another task or the
+    loop's body saved the instance may load older ones; only a model with a `Version` recognises them.
 
     Example:
         >>> with identity_map():

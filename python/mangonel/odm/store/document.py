@@ -390,6 +390,7 @@ class Document(Base, DocumentTwins):
             DeleteDenied: a rule forbids it. Nothing was deleted, or it was stored again.
             StaleDocument: the stored document has another version, or does not meet `where`. Nothing was deleted or
                 changed by a rule.
+            ParallelSaveError: it is being inserted by another task or thread.
 
         Example:
             >>> post.delete()

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
+from mangonel import _core
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.convert import SAVING
 from mangonel.odm.model.fields import now
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.stamped import update_for
@@ -81,6 +83,9 @@ class KeepsChanges(Document):
         return dict(found[1]) if found is not None else {}
 
     def __note_changes__(self) -> None:
+        if _core.odm_flags(self) & SAVING:
+            # The save under way stores what it has noted; this one is about to be refused.
+            return
         made = {name: (None, held(self, name)) for name in self.__fields__} if self.is_new else self.changes()
         key = id(self)
         known = _kept.get(key)

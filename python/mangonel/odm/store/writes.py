@@ -36,7 +36,7 @@ from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import TOLERANT, codec_options, raw_collection
-from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, UNCERTAIN
+from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, SAVING, UNCERTAIN
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.encrypted_trees import encrypted_tree
 from mangonel.odm.model.held_references import documents_of, references_in
@@ -642,6 +642,13 @@ async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     # The rules change nothing before the document itself is gone, since it may be stale.
     request = _by_id(document, place)._request("delete", port.is_async)
     plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
+    flags = _core.odm_flags(document)
+    if flags & NEW and flags & SAVING:
+        # The deletion could come first, and the document would stay stored.
+        raise ParallelSaveError(
+            f"expected to delete a {cls.__name__} of which no save is under way, got one that is being inserted; wait "
+            "for it, then delete it"
+        )
     if cls.__soft_delete__():
         former = held(document, "deleted_at") if "deleted_at" in _core.odm_loaded(document) else None
         mark = await _mark_flow(document, place, where)

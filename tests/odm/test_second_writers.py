@@ -1,0 +1,123 @@
+"""What one task or thread does with an instance while another one is at work with it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+
+from mangonel import _core
+from mangonel.odm import (
+    Connection,
+    Document,
+    KeepsChanges,
+    ParallelSaveError,
+    Version,
+    identity_map,
+)
+from mangonel.odm.model.convert import SAVING
+from tools.faces import eventually
+
+BLOCK_MS = 500
+
+
+class Flat(Document):
+    __collection__ = "second_flat"
+    n: int = 0
+    text: str = ""
+
+
+class Counted(Document):
+    __collection__ = "second_counted"
+    n: int = 0
+    text: str = ""
+    rev: Annotated[int, Version] = 0
+
+
+class Price(KeepsChanges):
+    __collection__ = "second_price"
+    cents: int = 0
+
+
+def begun(db: Connection, face: Any, document: Any, command: str) -> Any:
+    """Begin to save a document by a command that the server holds back for a while; return the running save."""
+    data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": BLOCK_MS}
+    db.client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+    running = face.start(document.asave if face.is_async else document.save)
+    eventually(lambda: _core.odm_flags(document) & SAVING, "a save under way")
+    return running
+
+
+@pytest.mark.parametrize("model", [Flat, Counted])
+def test_a_find_in_an_identity_map_leaves_what_is_being_saved(model: Any, db: Connection, face: Any) -> None:
+    face.save(model(n=1))
+    query = model.find()
+    seen: list[Any] = []
+
+    # On either face all reads are in one context, of which the map is a part.
+    with identity_map() as known:
+        document = face.call(query, "one")
+        document = known.take(document)
+        document.n = 2
+        running = begun(db, face, document, "update")
+        # The server still has the former value.
+        seen.append(known.take(face.call(query, "one")))
+        assert document.n == 2
+        running.result(60)
+    assert seen == [document]
+    assert seen[0] is document
+    assert (document.n, document.changes()) == (2, {})
+    assert face.call(query, "one").n == 2
+
+
+def test_a_batch_that_was_read_before_a_save_does_not_take_the_saved_version_back(
+    db: Connection, face: Any
+) -> None:
+    face.call(Counted, "insert_many", [Counted(n=n) for n in range(600)])
+    query = Counted.find().sort("n").options(batch_size=1000)
+
+    def blocking() -> Any:
+        with identity_map():
+            last = Counted.find(Counted.n == 599).one()
+            for document in query:
+                if document.n == 0:
+                    last.text = "new"
+                    last.save()
+            return last
+
+    async def tasks() -> Any:
+        with identity_map():
+            last = await Counted.find(Counted.n == 599).aone()
+            async for document in query:
+                if document.n == 0:
+                    last.text = "new"
+                    await last.asave()
+            return last
+
+    last = face.run(tasks if face.is_async else blocking)
+    assert (last.text, last.rev, last.changes()) == ("new", 1, {})
+
+
+def test_what_a_save_stored_is_told_though_another_was_refused_meanwhile(db: Connection, face: Any) -> None:
+    document = Price(cents=1)
+    face.save(document)
+    document.cents = 2
+    running = begun(db, face, document, "update")
+    document.cents = 3
+    with pytest.raises(ParallelSaveError):
+        face.save(document)
+    running.result(60)
+    assert document.previous_changes() == {"cents": (1, 2)}
+    face.save(document)
+    assert document.previous_changes()["cents"][1] == 3
+
+
+def test_a_document_is_not_deleted_while_it_is_inserted(db: Connection, face: Any) -> None:
+    document = Flat(n=1)
+    running = begun(db, face, document, "insert")
+    with pytest.raises(ParallelSaveError, match="one that is being inserted; wait for it, then delete it"):
+        face.call(document, "delete")
+    running.result(60)
+    assert not document.is_deleted
+    face.call(document, "delete")
+    assert not face.call(Flat.find(), "exists")
