@@ -1,21 +1,26 @@
-"""What one task or thread does with an instance while another one is at work with it."""
+"""What one task or program does with a document or an index while another one is at work with it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import pytest
 
 from mangonel import _core
+from mangonel.monitoring import CommandListener
 from mangonel.odm import (
     Connection,
     Document,
+    Index,
     KeepsChanges,
     ParallelSaveError,
     Version,
+    connect,
     identity_map,
 )
 from mangonel.odm.model.convert import SAVING
+from mangonel.server import Server
 from tools.faces import eventually
 
 BLOCK_MS = 500
@@ -37,6 +42,40 @@ class Counted(Document):
 class Price(KeepsChanges):
     __collection__ = "second_price"
     cents: int = 0
+
+
+class Listed(Document):
+    __collection__ = "second_listed"
+    __indexes__ = [Index("n", unique=True)]  # noqa: RUF012
+    n: int = 0
+
+
+class Before(CommandListener):
+    """Acts once before a command of a name is sent."""
+
+    def __init__(self) -> None:
+        self.plan: dict[str, Callable[[], Any]] = {}
+
+    def started(self, event: Any) -> None:
+        act = self.plan.pop(event.command_name, None)
+        if act is not None:
+            act()
+
+    def succeeded(self, event: Any) -> None:
+        return
+
+    def failed(self, event: Any) -> None:
+        return
+
+
+@pytest.fixture
+def before(server: Server, db: Connection, face: Any) -> Iterator[Before]:
+    """A listener at the models' connection."""
+    listener = Before()
+    made = connect(server.uri, database=db.name, event_listeners=[listener])
+    yield listener
+    made.close()
+    face.wait(made.aclose())
 
 
 def begun(db: Connection, face: Any, document: Any, command: str) -> Any:
@@ -121,3 +160,19 @@ def test_a_document_is_not_deleted_while_it_is_inserted(db: Connection, face: An
     assert not document.is_deleted
     face.call(document, "delete")
     assert not face.call(Flat.find(), "exists")
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_programs_that_synchronise_indexes_at_once_all_succeed(
+    is_dropped: bool, before: Before, db: Connection, face: Any
+) -> None:
+    rows = db.client[db.name]["second_listed"]
+    rows.create_index("n")
+    if is_dropped:
+        rows.create_index("old")
+    before.plan["dropIndexes"] = lambda: rows.drop_index("old_1" if is_dropped else "n_1")
+    face.call(Listed, "sync_indexes", drop=is_dropped)
+    assert {name: bool(index.get("unique")) for name, index in rows.index_information().items()} == {
+        "_id_": False,
+        "n_1": True,
+    }

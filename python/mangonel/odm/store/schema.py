@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mangonel._shared.collection.encrypted import TAGS
+from mangonel.errors import OperationFailure
 from mangonel.odm.encryption.saving import is_queryable
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.keys import key_of
@@ -41,6 +42,7 @@ class IndexPlan:
         return bool(self.create or self.rebuild or self.drop)
 
 
+_INDEX_NOT_FOUND = 27
 # Fields in the server's description of an index that do not define it.
 _NOT_COMPARED = {
     "v",
@@ -124,7 +126,12 @@ async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool
     if is_plan:
         return plan
     for name in [*plan.drop, *plan.rebuild]:
-        await port.call(collection.drop_index, name)
+        try:
+            await port.call(collection.drop_index, name)
+        except OperationFailure as error:
+            # Another program that does the same has dropped it.
+            if error.code != _INDEX_NOT_FOUND:
+                raise
     models = []
     for name in [*plan.rebuild, *plan.create]:
         keys = declared[name].pop("key")
