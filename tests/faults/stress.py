@@ -1,6 +1,6 @@
 """A program that does everything at once that a process does to its driver, then exits with work in flight.
 
-    python stress.py blocking|asyncio URI DATABASE SECONDS SEED
+    python stress.py blocking|gevent|asyncio URI DATABASE SECONDS SEED
 
 Operations of every kind, chosen at random: writes, bulks, cursors over batches, transactions, GridFS, each told to a
 listener. Meanwhile signal handlers raise, threads end, tasks are cancelled, cursors and sessions are dropped, children
@@ -257,6 +257,37 @@ def blocking(uri: str, database: str, end: float, dice: random.Random) -> None:
     assert db.steady.find_one() is not None
 
 
+def greenlets(uri: str, database: str, end: float, dice: random.Random) -> None:
+    """Greenlets that are killed wherever they wait, on the blocking face under gevent."""
+    import gevent
+
+    client: MongoClient[Any] = MongoClient(uri, maxPoolSize=6, event_listeners=[Counts()])
+    db = client[database]
+
+    def steps(seed: float) -> None:
+        own = random.Random(seed)
+        while True:
+            at_once(own.choice(WORK)(db, own))
+
+    def note_ended() -> None:
+        for greenlet in [greenlet for greenlet in at_work if greenlet.ready()]:
+            at_work.remove(greenlet)
+            if greenlet.exception is not None:
+                note(greenlet.exception, "a greenlet")
+
+    for work in WORK:
+        at_once(work(db, dice))
+    at_work: list[Any] = []
+    while time.monotonic() < end and not failed:
+        at_work += [gevent.spawn(steps, dice.random()) for _ in range(6 - len(at_work))]
+        gevent.sleep(dice.uniform(0.0002, 0.03))
+        dice.choice(at_work).kill(block=dice.random() < 0.5)
+        note_ended()
+    gevent.killall(at_work)
+    note_ended()
+    assert db.steady.find_one() is not None
+
+
 def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> None:
     """Tasks that are cancelled, alarms in the loop, a second loop in a thread, and forks, on asyncio."""
 
@@ -332,6 +363,10 @@ def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> No
 
 def begin(face: str, uri: str, database: str, seconds: str, seed: str) -> int:
     """Run the program with daemon threads at work; return its exit code."""
+    if face == "gevent":
+        from gevent import monkey
+
+        monkey.patch_all()
     with MongoClient[Any](uri) as client:
         if not client[database].steady.find_one():
             client[database].steady.insert_many([{"_id": n, "n": n} for n in range(50)])
@@ -339,7 +374,7 @@ def begin(face: str, uri: str, database: str, seconds: str, seed: str) -> int:
     faulthandler.dump_traceback_later(float(seconds) + HANGS, exit=True)
     sys.unraisablehook, threading.excepthook = unraisable, thread_failed
     signal.signal(signal.SIGALRM, ring)
-    faces = {"blocking": blocking, "asyncio": asynchronous}
+    faces = {"blocking": blocking, "gevent": greenlets, "asyncio": asynchronous}
     faces[face](uri, database, time.monotonic() + float(seconds), random.Random(int(seed)))
     print(*failed, sep="\n", end="", flush=True)
     return 1 if failed else 0

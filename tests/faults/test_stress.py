@@ -10,14 +10,17 @@ import os
 import random
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from faults import programs
-from mangonel.server import Server
+from mangonel.engines.certificates import certify
+from mangonel.server import start
 
-FACES = ["fused", "reference", "asyncio"]
+# TLS is played on the reference path, whose parts of a record may be lost where a handler raises.
+FACES = ["fused", "reference", "tls", "gevent", "asyncio"]
 OURS = re.compile("Fatal|FATAL|SystemError|panicked|borrowed")
 SECONDS = float(os.environ.get("MANGONEL_STRESS_SECONDS", "20")) / len(FACES)
 # In CI the choices are the same each time, as hypothesis' cases are; what comes between them differs still.
@@ -41,16 +44,30 @@ LIFE = (1.0, 6.0)
 pytestmark = pytest.mark.timeout(240 + 2 * SECONDS * len(FACES))
 
 
+@pytest.fixture
+def uri(request: pytest.FixtureRequest, face: str, tmp_path: Path) -> Iterator[str]:
+    """Of the shared server, or of one with TLS."""
+    if face != "tls":
+        yield request.getfixturevalue("server").uri
+        return
+    with start(replica_set=1, tls=certify(tmp_path).for_mongod()) as deployment:
+        yield deployment.uri
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_a_process_under_stress_raises_nothing_of_its_own_and_ends_well(
-    server: Server, database_name: str, face: str
+    uri: str, database_name: str, face: str
 ) -> None:
+    if face == "gevent":
+        pytest.importorskip("gevent")
+        if SANITIZED:
+            pytest.skip("AddressSanitizer cannot follow greenlets, which copy their stacks")
     dice = random.Random(SEED)
     end = time.monotonic() + SECONDS
     ended = 0
     while ended == 0 or time.monotonic() < end:
         seed = SEED if ended == 0 else dice.randrange(1, 2**31)
-        play(server.uri, database_name, face, seed, min(dice.uniform(*LIFE), SECONDS))
+        play(uri, database_name, face, seed, min(dice.uniform(*LIFE), SECONDS))
         ended += 1
     print(f"{face}: {ended} processes ended well")
 
@@ -59,13 +76,13 @@ def play(uri: str, database: str, face: str, seed: int, seconds: float) -> None:
     """Run one program to its end."""
     run = programs.run_file(
         Path(__file__).with_name("stress.py"),
-        "asyncio" if face == "asyncio" else "blocking",
+        face if face in ("gevent", "asyncio") else "blocking",
         uri,
         database,
         str(seconds),
         str(seed),
         timeout=seconds + 120,
-        MANGONEL_IMPL="reference" if face == "reference" else "fused",
+        MANGONEL_IMPL="reference" if face in ("reference", "tls") else "fused",
         PYTHONWARNINGS="ignore",
         **SANITIZED,
     )
