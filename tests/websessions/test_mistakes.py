@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 from starlette.applications import Starlette
 
 import mangonel
 from mangonel.websessions import Cookie, Lifetime, MemoryStore, RequestView, Users, WebSessions
 from mangonel.websessions.errors import StoreError, UsageError
-from mangonel.websessions.frameworks.asgi import SessionMiddleware
+from mangonel.websessions.frameworks import aiohttp as on_aiohttp
+from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
 from mangonel.websessions.frameworks.wsgi import WSGISessions
 from mangonel.websessions.stores.mongodb import MongoStore
 from mangonel.websessions.stores.urls import open_blocking, open_store
@@ -112,6 +114,29 @@ async def test_a_client_s_parts_are_refused_with_what_to_write_instead() -> None
 def test_an_option_that_nobody_knows_is_an_error_of_mongodbs_url_too(opened: Callable[[str], Any]) -> None:
     with pytest.raises(UsageError, match=r"bogus.*stores\.md"):
         opened("mongodb://127.0.0.1:1/app?bogus=1")
+
+
+@pytest.mark.parametrize(
+    ("exclude", "message"),
+    [
+        ("/health", r"expected exclude as a list of paths, got '/health'; write \['/health'\]"),
+        (["/health", "static/"], "expected exclude as paths that begin with \"/\", got 'static/'"),
+    ],
+)
+@pytest.mark.parametrize(
+    "set_up",
+    [
+        lambda exclude: SessionMiddleware(Starlette(), WebSessions("memory:"), exclude=exclude),
+        lambda exclude: CSRFMiddleware(Starlette(), exclude=exclude),
+        lambda exclude: on_aiohttp.setup(web.Application(), WebSessions("memory:"), exclude=exclude),
+    ],
+    ids=["asgi", "csrf", "aiohttp"],
+)
+def test_a_text_in_place_of_paths_does_not_leave_out_every_path(
+    set_up: Callable[[Any], Any], exclude: Any, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        set_up(exclude)
 
 
 async def test_a_database_file_in_no_folder_is_named_with_its_whole_path() -> None:

@@ -38,10 +38,24 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class Paths:
-    """Paths without websessions; a path that ends in "/" includes everything below it."""
+    """Paths without websessions; a path that ends in "/" includes everything below it.
 
-    def __init__(self, given: Iterable[str]) -> None:
+    Args:
+        given: the paths.
+        name: the name of the argument or setting, for errors.
+
+    Raises:
+        UsageError: a text in place of a list: each of its letters would be a path, and "/" includes all. Or a path does
+            not begin with "/".
+    """
+
+    def __init__(self, given: Iterable[str], name: str = "exclude") -> None:
+        if isinstance(given, str):
+            raise UsageError(f"expected {name} as a list of paths, got {given!r}; write [{given!r}]")
         given = tuple(given)
+        for path in given:
+            if not isinstance(path, str) or not path.startswith("/"):
+                raise UsageError(f'expected {name} as paths that begin with "/", got {path!r}')
         self._exact = frozenset(path for path in given if not path.endswith("/"))
         self._below = tuple(path for path in given if path.endswith("/"))
 

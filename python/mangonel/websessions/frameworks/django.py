@@ -571,7 +571,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
                 f'expected SESSION_ENGINE = "{ENGINE}", got "{settings.SESSION_ENGINE}"'
             )
         self.sessions = websessions()
-        self._paths = Paths(getattr(settings, "WEBSESSIONS_EXCLUDE", ()))
+        self._paths = Paths(getattr(settings, "WEBSESSIONS_EXCLUDE", ()), "WEBSESSIONS_EXCLUDE")
         every = getattr(settings, "WEBSESSIONS_REVALIDATE", None)
         self._every = None if every is None else seconds(every, "WEBSESSIONS_REVALIDATE")
 
