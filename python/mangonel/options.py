@@ -167,7 +167,9 @@ def find_option(name: str, table: Mapping[str, Option]) -> Option:
     from difflib import get_close_matches
 
     message = f"Unknown option: {name}."
-    if likely := get_close_matches(name.lower(), table, cutoff=0.2):
+    if name.lower() in ALL_OPTIONS:
+        message += f" It is no option of a URI; pass it to the client as an argument: {name}="
+    elif likely := get_close_matches(name.lower(), table, cutoff=0.2):
         message += (
             f" Did you mean one of ({', '.join(likely)}) or maybe a camelCase version of one? "
             "Refer to docstring."
@@ -190,7 +192,7 @@ def validate_uri_options(options: Mapping[str, Any], warn: bool) -> CaseInsensit
 
     Args:
         options: name to text.
-        warn: True: drop unknown options and wrong values with a UserWarning. False: raise for them.
+        warn: True: drop unknown options and wrong values with a UserWarning, but for those of a proxy. False: raise.
     """
     expect("options", options, Mapping, "a mapping")
     checked = CaseInsensitiveDict()
@@ -199,7 +201,8 @@ def validate_uri_options(options: Mapping[str, Any], warn: bool) -> CaseInsensit
         try:
             checked[spelling] = find_option(spelling, URI_OPTIONS).check(spelling, value)
         except (ValueError, TypeError, ConfigurationError) as error:
-            if not warn or isinstance(error, check.UnsafeValueError):
+            # Without an option of the proxy, the client would connect past it or to another one.
+            if not warn or isinstance(error, check.UnsafeValueError) or name.lower().startswith("proxy"):
                 raise
             import warnings
 

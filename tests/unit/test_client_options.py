@@ -136,6 +136,34 @@ def test_srv_option_without_srv_uri_is_refused(name: str) -> None:
         _options(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("proxyHost=a&proxyPort=99999", "expected a port from 1 to 65535 for proxyPort, got 99999"),
+        ("proxyHost=a&proxyPort=x", "expected an integer for proxyPort, got 'x'"),
+        (f"proxyHost=a&proxyUsername={'u' * 256}&proxyPassword=p", "expected at most 255 bytes"),
+        ("proxyHost=socks5%3A%2F%2Fa", "expected a name or an address alone for proxyHost"),
+        ("proxyHost=a%3A1080", "use proxyPort"),
+        ("proxyHost=ada%3As3cret%40a", "expected a name or an address alone for proxyHost"),
+    ],
+)
+def test_a_wrong_option_of_a_proxy_is_refused_and_not_left_out(query: str, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        _options(f"mongodb://db.internal/?{query}")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_proxy_may_have_an_address_of_ipv6() -> None:
+    assert _options("mongodb://db.internal/?proxyHost=%3A%3A1").proxy is not None
+
+
+@pytest.mark.parametrize("name", ["tracing", "metrics"])
+def test_an_argument_in_a_uri_is_told_to_be_one(name: str) -> None:
+    said = f"^Unknown option: {name}. It is no option of a URI; pass it to the client as an argument: {name}=$"
+    with pytest.warns(UserWarning, match=said):
+        _options(f"mongodb://db.internal/?{name}=true")
+
+
 def test_option_without_effect_says_so() -> None:
     with pytest.warns(UserWarning, match="waitQueueMultiple has no effect"):
         _options(waitQueueMultiple=5)

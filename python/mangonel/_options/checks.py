@@ -250,6 +250,12 @@ def proxy_host(option: str, value: Any) -> str:
     text = validate_string(option, value)
     if not text:
         raise ValueError(f"expected a host for {option}, got an empty string")
+    if "/" in text or "@" in text or text.count(":") == 1:
+        # Not shown, since it may hold a password.
+        raise ValueError(
+            f"expected a name or an address alone for {option}, got a URL, a port or a user in it; "
+            "use proxyPort, proxyUsername and proxyPassword"
+        )
     return text
 
 
