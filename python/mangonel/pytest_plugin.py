@@ -157,7 +157,7 @@ def count_commands(mangonel_server: Server) -> Callable[..., AbstractContextMana
         try:
             own.check(at_most)
         except TooManyCommands as error:
-            pytest.fail(str(error), pytrace=False)
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
 
     return counting
 
