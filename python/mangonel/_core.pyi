@@ -196,21 +196,13 @@ REPLIES_EXHAUST: int
 
 @final
 class Core:
-    # `publisher`: its methods are called with events, of the kinds whose bits are set in `interests`. `tracer`: makes
-    # spans.
-    def __new__(
-        cls,
-        options: dict[str, Any],
-        seed: bytes,
-        publisher: Any = None,
-        interests: int = 0,
-        tracer: Any = None,
-    ) -> Core: ...
+    # `listeners`: its `publisher` gets events of the kinds whose bits are set in `interests`, its `tracer` makes spans;
+    # called at each check of a server.
+    def __new__(cls, options: dict[str, Any], seed: bytes, listeners: Any) -> Core: ...
     # Operations are counted from then on; `metrics()` returns what `mangonel.metrics.snapshot` reads, or None.
     def count(self) -> None: ...
     def metrics(self) -> tuple[list[Any], list[Any], Any, tuple[int, ...]] | None: ...
     def set_publisher(self, publisher: Any, interests: int) -> None: ...
-    def set_listener_check(self, listener_check: Callable[[], object]) -> None: ...
     def dismiss_watchers(self) -> None: ...
     def set_sweeper(
         self, sessions: Callable[[str, bytes], object], cursors: Callable[[str, str, int, int | None], object]

@@ -138,7 +138,6 @@ class Listeners:
             core.count()
         if _meter is not None:
             _meter(core)
-        core.set_listener_check(self)
         if hasattr(sys.modules.get("logging"), "Logger"):
             from mangonel._observe.log_levels import watch
 

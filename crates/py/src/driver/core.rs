@@ -182,7 +182,7 @@ pub struct Core {
     /// The publisher, whose methods are called with the events; None without listeners.
     publisher: Mutex<Option<Py<PyAny>>>,
     /// Called at each check of a server, to find new listeners.
-    listener_check: Mutex<Option<Py<PyAny>>>,
+    listeners: Py<PyAny>,
     /// Whether operations are counted.
     counts: AtomicBool,
     forks: AtomicU32,
@@ -242,14 +242,8 @@ impl Core {
 
     /// Requests a check for new listeners.
     pub fn check_listeners(&self, py: Python<'_>) {
-        let listener_check = {
-            let held = self.listener_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            held.as_ref().map(|listener_check| listener_check.clone_ref(py))
-        };
-        if let Some(listener_check) = listener_check
-            && let Err(error) = listener_check.call0(py)
-        {
-            interpreter::raise_soon(py, error, listener_check.bind(py));
+        if let Err(error) = self.listeners.call0(py) {
+            interpreter::raise_soon(py, error, self.listeners.bind(py));
         }
     }
 
@@ -310,16 +304,13 @@ impl Core {
 #[pymethods]
 impl Core {
     /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `seed`: 16 random
-    /// bytes; `publisher`: its methods are called with the events whose bits are set in `interests`; `tracer`: makes spans.
+    /// bytes; `listeners`: has the first publisher and its interests, and the tracer; called at each check of a server.
     #[new]
-    #[pyo3(signature = (options, seed, publisher=None, interests=0, tracer=None))]
     fn new(
         py: Python<'_>,
         options: &Bound<'_, PyDict>,
         seed: [u8; 16],
-        publisher: Option<Py<PyAny>>,
-        interests: u8,
-        tracer: Option<Py<PyAny>>,
+        listeners: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         failure::keep_classes(py)?;
         let credential: Bound<'_, PyAny> = option(options, "credential")?;
@@ -332,7 +323,12 @@ impl Core {
         let compresses = !made.compressors.is_empty();
         let clock = Clock::new();
         let state = State {
-            client: Client::observed(made, Interests(interests), seed, clock.now()),
+            client: Client::observed(
+                made,
+                Interests(listeners.getattr("interests")?.extract()?),
+                seed,
+                clock.now(),
+            ),
             links: HashMap::new(),
             wakers: HashMap::new(),
             watchers: HashMap::new(),
@@ -353,12 +349,12 @@ impl Core {
             compresses,
             responder,
             clock: Arc::new(clock),
-            publisher: Mutex::new(publisher),
-            listener_check: Mutex::new(None),
+            publisher: Mutex::new(listeners.getattr("publisher")?.extract()?),
+            listeners: listeners.clone().unbind(),
             counts: AtomicBool::new(false),
             forks: AtomicU32::new(0),
             ahead: Ahead::new(option(options, "max_pool_size")?),
-            tracer,
+            tracer: listeners.getattr("tracer")?.extract()?,
             selector: option::<Option<Py<PyAny>>>(options, "server_selector")?,
             security: PyOnceLock::new(),
             proxy: PyOnceLock::new(),
@@ -383,14 +379,6 @@ impl Core {
             held.replace(publisher)
         };
         self.lock().client.set_interests(Interests(interests));
-    }
-
-    /// Call `listener_check` at each check of a server.
-    fn set_listener_check(&self, listener_check: Py<PyAny>) {
-        let _replaced = {
-            let mut held = self.listener_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            held.replace(listener_check)
-        };
     }
 
     /// Have `starter` called whenever a thread is due: with a server's address, a role (0: watch, 1: ping; 2, without an

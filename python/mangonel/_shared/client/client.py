@@ -141,13 +141,7 @@ class _MongoClient(
         self._database_name = "admin"
         listeners = self._listeners = Listeners(options)
         try:
-            self._core = _core.Core(
-                options.core_options(),
-                os.urandom(16),
-                listeners.publisher,
-                listeners.interests,
-                listeners.tracer,
-            )
+            self._core = _core.Core(options.core_options(), os.urandom(16), listeners)
         except UnicodeEncodeError:
             # It holds the whole text, which may be a password.
             host, kwargs, is_encodable = None, {}, False
@@ -337,7 +331,7 @@ class _MongoClient(
 
     @database_too
     def metrics(self) -> ClientMetrics:
-        """Return what the client has counted: operations, connections, bytes, retries, cursors. Sends nothing.
+        """Return the client's counts: operations, connections, bytes, retries, cursors. Sends nothing.
 
         A database of this name is `client["metrics"]`, and `client.metrics` as long as it is not called.
 
