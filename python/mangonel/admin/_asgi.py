@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mangonel.admin._body import FormReader, reader_of
+from mangonel.admin._body import FormReader
 from mangonel.admin._port import LOOP
 from mangonel.admin._request import Refused, Request, Response, query_of
-from mangonel.admin._routes import answer_flow, refusal, static
+from mangonel.admin._routes import answer_flow, static
 from mangonel.websessions.frameworks.asgi import SessionMiddleware
 from mangonel.websessions.session import WebSession
 
@@ -34,7 +35,7 @@ class AsgiAdmin:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._alone = SessionMiddleware(self._answer, admin.sessions, revalidate=REVALIDATE)
-        # Servers look here for a coroutine function, and take what has none for another kind of application.
+        # Servers look here for a coroutine function, and take an application without one for another kind.
         vars(self)["__call__"] = self._serve
 
     def __call__(self, scope: Scope, receive: Receive, *send: Send) -> Awaitable[None]:
@@ -68,18 +69,8 @@ class AsgiAdmin:
             scope["session"],
             lambda name: headers.get(name.lower()),
         )
-        reader: FormReader | None = None
-        try:
-            if request.method == "POST":
-                reader = reader_of(headers.get("content-type", ""), request.user, self._admin.max_body)
-                await _read(receive, reader)
-                request.take(reader)
-            response = await answer_flow(self._admin, LOOP, request)
-        except Refused as error:
-            response = refusal(self._admin, request, error)
-        finally:
-            if reader is not None:
-                reader.close()
+        kind, read_flow = headers.get("content-type", ""), partial(_read_flow, receive)
+        response = await answer_flow(self._admin, LOOP, request, kind, read_flow)
         if response.stream is None:
             await _send(send, response, with_body=request.method != "HEAD")
         else:
@@ -93,7 +84,7 @@ def _below(scope: Scope) -> str:
     return str(path[len(root) :] if root and path.startswith(root) else path)
 
 
-async def _read(receive: Receive, reader: FormReader) -> None:
+async def _read_flow(receive: Receive, reader: FormReader) -> None:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":

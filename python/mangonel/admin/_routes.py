@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mangonel.admin._allowed import listed_flow
+from mangonel.admin._body import FormReader, reader_of
 from mangonel.admin._document import delete_flow, document_flow, file_flow, history_flow, new_flow
 from mangonel.admin._layout import page
 from mangonel.admin._list import find_flow, list_flow, models_flow
@@ -60,15 +62,28 @@ def _file(name: str) -> bytes:
     return (HERE / name).read_bytes()
 
 
-async def answer_flow(admin: Admin, port: Port, request: Request) -> Response:
+async def answer_flow(
+    admin: Admin,
+    port: Port,
+    request: Request,
+    kind: str = "",
+    read_flow: Callable[[FormReader], Any] | None = None,
+) -> Response:
     """Answer a request.
 
     Args:
         admin: the admin.
         port: how to wait.
-        request: the request, with the form of a POST.
+        request: the request, with the form of a POST unless `read_flow` is given.
+        kind: the content type of the form.
+        read_flow: feeds the form to a reader.
     """
+    reader: FormReader | None = None
     try:
+        if read_flow is not None and request.method == "POST":
+            reader = reader_of(kind, request.user, admin.max_body)
+            await read_flow(reader)
+            request.take(reader)
         return await _checked_flow(admin, port, request)
     except Refused as error:
         return refusal(admin, request, error)
@@ -77,6 +92,9 @@ async def answer_flow(admin: Admin, port: Port, request: Request) -> Response:
         return refusal(
             admin, request, Refused(403, "this form is too old, or came from another site; load it again")
         )
+    finally:
+        if reader is not None:
+            reader.close()
 
 
 def refusal(admin: Admin, request: Request, error: Refused) -> Response:
@@ -117,7 +135,7 @@ async def _checked_flow(admin: Admin, port: Port, request: Request) -> Response:
 
 
 def _here(request: Request) -> str | None:
-    """Return the address to continue with after the login; None for the first page, and for what is no page."""
+    """Return the address to continue with after the login; None for the first page, and where no page is."""
     if request.method != "GET" or request.path in ("", "/"):
         return None
     return request.link(*request.path.strip("/").split("/"), **request.query)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from mangonel._core import run_now
-from mangonel.admin._body import PIECE, FormReader, checked_length, reader_of
+from mangonel.admin._body import PIECE, FormReader, checked_length
 from mangonel.admin._port import BLOCKING
 from mangonel.admin._request import Refused, Request, Response, query_of
-from mangonel.admin._routes import answer_flow, refusal, static
+from mangonel.admin._routes import answer_flow, static
 from mangonel.websessions.frameworks.wsgi import KEY, WSGISessions
 
 if TYPE_CHECKING:
@@ -50,27 +51,18 @@ class WsgiAdmin:
             environ[KEY],
             lambda name: _header(environ, name),
         )
-        reader: FormReader | None = None
-        try:
-            if request.method == "POST":
-                reader = reader_of(environ.get("CONTENT_TYPE", ""), request.user, self._admin.max_body)
-                _read(environ["wsgi.input"], checked_length(environ.get("CONTENT_LENGTH")), reader)
-                request.take(reader)
-            response = run_now(answer_flow(self._admin, BLOCKING, request))
-        except Refused as error:
-            response = refusal(self._admin, request, error)
-        finally:
-            if reader is not None:
-                reader.close()
+        kind, read_flow = environ.get("CONTENT_TYPE", ""), partial(_read_flow, environ)
+        response = run_now(answer_flow(self._admin, BLOCKING, request, kind, read_flow))
         if response.stream is None:
             return _started(start_response, response, with_body=request.method != "HEAD")
         start_response("200 OK", response.all_headers())
         return _parts(response.stream)
 
 
-def _read(body: Any, left: int, reader: FormReader) -> None:
+async def _read_flow(environ: dict[str, Any], reader: FormReader) -> None:
+    left = checked_length(environ.get("CONTENT_LENGTH"))
     while left > 0:
-        piece = body.read(min(left, PIECE))
+        piece = environ["wsgi.input"].read(min(left, PIECE))
         if not piece:
             raise Refused(400, "the form did not arrive as a whole")
         left -= len(piece)
