@@ -201,14 +201,15 @@ def with_id_types(table: Any) -> Any:
 
     fields = [_marked(field) for field in table.schema]
     schema = pyarrow.schema(fields)
-    return table if schema.equals(table.schema, check_metadata=True) else _renewed(table, schema)
+    return table if schema.equals(table.schema, check_metadata=True) else with_schema(table, schema, _of_type)
 
 
-def _renewed(table: Any, schema: Any) -> Any:
+def with_schema(table: Any, schema: Any, convert: Callable[[Any, Any], Any]) -> Any:
+    """Return a table with this pyarrow schema. `convert` makes a chunk of another type of it."""
     import pyarrow
 
     columns = [
-        pyarrow.chunked_array([_of_type(chunk, field.type) for chunk in column.chunks], field.type)
+        pyarrow.chunked_array([convert(chunk, field.type) for chunk in column.chunks], field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pyarrow.Table.from_arrays(columns, schema=schema)

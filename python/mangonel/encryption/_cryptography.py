@@ -57,32 +57,22 @@ _KEYED = (
 )
 
 
-@_callback(_CIPHER)
-def cbc_encrypt(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
-    cipher = Cipher(algorithms.AES(_bytes(key)), modes.CBC(_bytes(iv))).encryptor()
-    # The library pads, so this is a whole number of blocks.
-    made = cipher.update(_buffer(data.data, data.len))
-    _give(output, made)
-    written[0] = len(made)
-    return True
+def _cipher(mode: Any, direction: Callable[[Any], Any]) -> Any:
+    @_callback(_CIPHER)
+    def update(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
+        cipher = direction(Cipher(algorithms.AES(_bytes(key)), mode(_bytes(iv))))
+        # The library pads, so for CBC this is a whole number of blocks.
+        made = cipher.update(_buffer(data.data, data.len))
+        _give(output, made)
+        written[0] = len(made)
+        return True
+
+    return update
 
 
-@_callback(_CIPHER)
-def cbc_decrypt(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
-    cipher = Cipher(algorithms.AES(_bytes(key)), modes.CBC(_bytes(iv))).decryptor()
-    made = cipher.update(_buffer(data.data, data.len))
-    _give(output, made)
-    written[0] = len(made)
-    return True
-
-
-@_callback(_CIPHER)
-def ctr(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
-    # Both directions are the same in this mode.
-    made = Cipher(algorithms.AES(_bytes(key)), modes.CTR(_bytes(iv))).encryptor().update(_bytes(data))
-    _give(output, made)
-    written[0] = len(made)
-    return True
+cbc_encrypt, cbc_decrypt = _cipher(modes.CBC, Cipher.encryptor), _cipher(modes.CBC, Cipher.decryptor)
+# Both directions are the same in this mode.
+ctr = _cipher(modes.CTR, Cipher.encryptor)
 
 
 @_callback(_KEYED)

@@ -15,7 +15,7 @@ from mangonel.errors import BulkWriteError
 from mangonel.files.columns import OBJECT_ID
 from mangonel.files.errors import TransferError
 from mangonel.files.formats import FORMATS, Format, format_of
-from mangonel.jsonl.importing import AHEAD, REMEMBERED, Done, KeptPlace, insert_in_order
+from mangonel.jsonl.importing import AHEAD, Done, KeptPlace, insert_in_order
 from mangonel.jsonl.in_thread import check_face
 
 __all__ = ["ImportedTable", "import_table"]
@@ -37,7 +37,7 @@ class ImportedTable:
     failed: int = 0
     """Rows that were refused, with `skip_errors`."""
     problems: list[str] = field(default_factory=list)
-    """The first of what was wrong with those."""
+    """Why the first of those failed."""
     guessed: dict[str, str] = field(default_factory=dict)
     """The types other than text that columns of CSV have by their first rows, since no schema names them."""
 
@@ -122,16 +122,9 @@ def import_table(
     def finish(piece: _Piece, done: Done) -> None:
         if not made.is_nested and not found.rows:
             found.guessed = _guessed(piece.table, [name for name, _ in fields or ()])
-        found.present += done.duplicates
         found.rows += len(piece.table)
-        found.inserted += done.inserted
-        found.failed += len(done.problems)
-        for row, what in done.problems:
-            text = f"{paths[piece.file].name}, row {piece.first + row + 1}: {what}"
-            if not skip_errors:
-                raise TransferError(text)
-            if len(found.problems) < REMEMBERED:
-                found.problems.append(text)
+        error = None if skip_errors else TransferError
+        done.add_to(found, lambda row: f"{paths[piece.file].name}, row {piece.first + row + 1}", error)
         rows = len(piece.table)
         state.note(file=piece.file, row=piece.first + rows, overall=piece.overall + rows)
         if progress is not None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from mangonel.errors import BulkWriteError
 
-__all__ = ["AHEAD", "REMEMBERED", "Done", "KeptPlace", "insert_in_order"]
+__all__ = ["AHEAD", "Done", "KeptPlace", "insert_in_order"]
 
 AHEAD = 2
 """Pieces in flight for each thread."""
@@ -37,6 +37,18 @@ class Done:
     duplicates: int = 0
     problems: list[tuple[int, str]] = field(default_factory=list)
 
+    def add_to(self, result: Any, place: Callable[[int], str], error: type[Exception] | None) -> None:
+        """Add the counts and problems to an import's result; with an `error`, raise it for the first problem."""
+        result.present += self.duplicates
+        result.inserted += self.inserted
+        result.failed += len(self.problems)
+        for number, problem in self.problems:
+            text = f"{place(number)}: {problem}"
+            if error is not None:
+                raise error(text)
+            if len(result.problems) < REMEMBERED:
+                result.problems.append(text)
+
     def refused(self, error: BulkWriteError, is_doubtful: bool, place: Callable[[int], int]) -> None:
         """Count the inserted documents of a failed unordered insert, and record the refused ones.
 
@@ -46,7 +58,7 @@ class Done:
             place: gives the place in the file of a document of the insert.
 
         Raises:
-            BulkWriteError: the write concern was not reached: what was inserted may be lost.
+            BulkWriteError: the write concern was not reached: inserted documents may be lost.
         """
         details: Any = error.details
         self.inserted += details["nInserted"]
@@ -66,7 +78,7 @@ def insert_in_order(
     """Insert pieces by several threads, and finish them in their order by this one.
 
     Args:
-        pieces: read by this thread, a few ahead of what is inserted.
+        pieces: read by this thread, a few ahead of the inserts.
         insert: inserts a piece.
         finish: counts a piece that was inserted. After an error here no piece is begun.
         threads: how many.

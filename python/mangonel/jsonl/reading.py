@@ -17,7 +17,7 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.jsonl.errors import JSONLinesError
 from mangonel.jsonl.files import damages, open_lines
-from mangonel.jsonl.importing import AHEAD, REMEMBERED, Done, KeptPlace, insert_in_order
+from mangonel.jsonl.importing import AHEAD, Done, KeptPlace, insert_in_order
 from mangonel.jsonl.in_thread import check_face
 
 __all__ = ["Imported", "import_jsonl"]
@@ -44,7 +44,7 @@ class Imported:
     failed: int = 0
     """Lines that are no document, or were refused, with `skip_errors`."""
     problems: list[str] = field(default_factory=list)
-    """The first of what was wrong with those."""
+    """Why the first of those failed."""
 
 
 class _Piece(NamedTuple):
@@ -101,16 +101,9 @@ def import_jsonl(
         return _insert(collection, piece, state.prefix, skip_errors, piece.offset < doubtful_end)
 
     def finish(piece: _Piece, done: Done) -> None:
-        found.present += done.duplicates
         found.lines += piece.lines
-        found.inserted += done.inserted
-        found.failed += len(done.problems)
-        for line, what in done.problems:
-            text = f"{path.name}, line {line + 1}: {what}"
-            if not skip_errors:
-                raise JSONLinesError(text)
-            if len(found.problems) < REMEMBERED:
-                found.problems.append(text)
+        error = None if skip_errors else JSONLinesError
+        done.add_to(found, lambda line: f"{path.name}, line {line + 1}", error)
         state.note(offset=piece.offset + len(piece.data), line=piece.first_line + piece.lines)
         if progress is not None:
             progress(state.offset, state.line)

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import types
 
+from mangonel._parts_of_tables import with_schema
 from mangonel.arrow._texts import WIDTHS, bytes_of
 from mangonel.arrow.errors import ColumnError
 
@@ -130,13 +131,7 @@ def _kind_of(kind: Any, found: Any, path: str) -> Any:
 
 def fitted(table: Any, schema: Any) -> Any:
     """Return a table with exactly this pyarrow schema; ids and UUIDs become text."""
-    import pyarrow
-
-    columns = [
-        pyarrow.chunked_array([_fitted(chunk, field.type) for chunk in column.chunks], field.type)
-        for column, field in zip(table.columns, schema, strict=True)
-    ]
-    return pyarrow.Table.from_arrays(columns, schema=schema)
+    return with_schema(table, schema, _fitted)
 
 
 def _fitted(array: Any, kind: Any) -> Any:

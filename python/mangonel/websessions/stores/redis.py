@@ -274,26 +274,23 @@ def from_url(url: StoreURL) -> RedisStore:
 
     Options: prefix, wait, connections, timeout, db, and tls, tlsCAFile, tlsCertificateKeyFile.
     """
-    if url.scheme in SENTINEL:
-        group = Group(url, SENTINEL_PORT)
-        sentinel: Any = AsyncSentinel(  # type: ignore[no-untyped-call]
-            group.hosts, sentinel_kwargs=group.sentinel, **group.keywords
-        )
-        return RedisStore(sentinel.master_for(group.service), others=sentinel.sentinels, **group.own)
-    text, own, pool = _parts(url)
-    return RedisStore(AsyncRedis(connection_pool=AsyncPool.from_url(text, **pool)), **own)
+    found: RedisStore = _opened(url, RedisStore, AsyncSentinel, AsyncRedis, AsyncPool)
+    return found
 
 
 def blocking_from_url(url: StoreURL) -> BlockingRedisStore:
     """Return the same for threads."""
+    found: BlockingRedisStore = _opened(url, BlockingRedisStore, Sentinel, Redis, BlockingConnectionPool)
+    return found
+
+
+def _opened(url: StoreURL, store: Any, sentinel: Any, client: Any, pool: Any) -> Any:
     if url.scheme in SENTINEL:
         group = Group(url, SENTINEL_PORT)
-        sentinel: Any = Sentinel(  # type: ignore[no-untyped-call]
-            group.hosts, sentinel_kwargs=group.sentinel, **group.keywords
-        )
-        return BlockingRedisStore(sentinel.master_for(group.service), others=sentinel.sentinels, **group.own)
-    text, own, pool = _parts(url)
-    return BlockingRedisStore(Redis(connection_pool=BlockingConnectionPool.from_url(text, **pool)), **own)
+        watched = sentinel(group.hosts, sentinel_kwargs=group.sentinel, **group.keywords)
+        return store(watched.master_for(group.service), others=watched.sentinels, **group.own)
+    text, own, options = _parts(url)
+    return store(client(connection_pool=pool.from_url(text, **options)), **own)
 
 
 class Group:
