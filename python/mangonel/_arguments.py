@@ -1,4 +1,4 @@
-"""The checks of an argument's type, and the names of methods in errors. Must not know: anything else of the package."""
+"""The checks of arguments, and the names of methods in errors. Must not know: anything else of the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def expect(name: str, value: Any, kinds: type | tuple[type, ...], expected: str)
 
     Args:
         name: of the argument.
-        value: what the caller passed.
+        value: the argument itself.
         kinds: classes, as for `isinstance`.
         expected: the kinds in words.
 
@@ -32,6 +32,11 @@ def expect_instance(name: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be an instance of {kind.__name__}, not {type(value)}")
     return value
+
+
+def without_none(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries whose value is not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def told_by_public_name(cls: C) -> C:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mangonel._arguments import without_none
 from mangonel.odm.expressions.expr import Expr
 from mangonel.odm.expressions.geo import Geometry, Point
 
@@ -314,12 +315,8 @@ class Matching(Generic[T]):
             >>> F(Cafe.loc).near(Point(10.7, 59.9), max_m=500).query
             {'loc': {'$nearSphere': {'$geometry': {'type': 'Point', 'coordinates': [10.7, 59.9]}, '$maxDistance': 500}}}
         """
-        near: dict[str, Any] = {"$geometry": point.to_geojson()}
-        if max_m is not None:
-            near["$maxDistance"] = max_m
-        if min_m is not None:
-            near["$minDistance"] = min_m
-        return Expr({self._key: {"$nearSphere": near}})
+        near = {"$geometry": point.to_geojson(), "$maxDistance": max_m, "$minDistance": min_m}
+        return Expr({self._key: {"$nearSphere": without_none(near)}})
 
     @_named
     def within(self, area: Geometry) -> Expr:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
-from mangonel._arguments import expect
+from mangonel._arguments import expect, without_none
 from mangonel.odm.expressions.computed import Computed
 from mangonel.odm.expressions.expr import Where, query_of
 from mangonel.odm.expressions.orders import Order
@@ -113,12 +113,8 @@ class Pipeline:
             >>> Pipeline().unwind(User.tags)
             Pipeline([{'$unwind': {'path': '$tags'}}])
         """
-        stage: dict[str, Any] = {"path": f"${_key(field)}"}
-        if keep_empty:
-            stage["preserveNullAndEmptyArrays"] = True
-        if index is not None:
-            stage["includeArrayIndex"] = index
-        return self.stage({"$unwind": stage})
+        kept = {"preserveNullAndEmptyArrays": True if keep_empty else None, "includeArrayIndex": index}
+        return self.stage({"$unwind": {"path": f"${_key(field)}", **without_none(kept)}})
 
     def project(self, *fields: Any, **made: Any) -> Self:
         """Keep these fields and compute others.

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar, overload
 
+from mangonel._arguments import without_none
 from mangonel.bson import ObjectId, Timestamp
 from mangonel.odm.expressions.changes import Update, ValueOfAnotherType
 from mangonel.odm.expressions.computed import Arithmetic
@@ -196,9 +197,7 @@ def bit(
         Update('$bit', 'age', {'and': 15})
     """
     given = {"and": and_, "or": or_, "xor": xor}
-    return Update(
-        "$bit", path_of(field)._key, {name: mask for name, mask in given.items() if mask is not None}
-    )
+    return Update("$bit", path_of(field)._key, without_none(given))
 
 
 def rename(field: object, to: object) -> Update:
@@ -270,14 +269,8 @@ def push(
     items = [path._stored(value, True) for value in values]
     if len(items) == 1 and position is None and slice is None and sort is None:
         return Update("$push", path._key, items[0])
-    change: dict[str, Any] = {"$each": items}
-    if position is not None:
-        change["$position"] = position
-    if slice is not None:
-        change["$slice"] = slice
-    if sort is not None:
-        change["$sort"] = sort
-    return Update("$push", path._key, change)
+    change = {"$each": items, "$position": position, "$slice": slice, "$sort": sort}
+    return Update("$push", path._key, without_none(change))
 
 
 def add_to_set(field: list[T] | set[T] | frozenset[T] | None, *values: T) -> Update:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_origin, overload
 
-from mangonel._arguments import expect
+from mangonel._arguments import expect, without_none
 from mangonel.odm.model.spelling import check_index_options
 
 if TYPE_CHECKING:
@@ -205,16 +205,13 @@ def _index_options(
     unique: bool, sparse: bool, expire_after: int | None, name: str | None, others: Mapping[str, Any]
 ) -> dict[str, Any]:
     check_index_options(others)
-    options: dict[str, Any] = dict(others)
-    if unique:
-        options["unique"] = True
-    if sparse:
-        options["sparse"] = True
-    if expire_after is not None:
-        options["expireAfterSeconds"] = expire_after
-    if name is not None:
-        options["name"] = name
-    return options
+    given = {
+        "unique": True if unique else None,
+        "sparse": True if sparse else None,
+        "expireAfterSeconds": expire_after,
+        "name": name,
+    }
+    return {**others, **without_none(given)}
 
 
 class Vector:
