@@ -302,7 +302,7 @@ impl Exchange {
             self.enter(Phase::Done(Stay::No));
             return self.end_session(client, now);
         }
-        let limit = self.selection_deadline(client).saturating_since(self.begun).as_secs_f64();
+        let limit = self.selection_deadline(client).saturating_since(self.begun).as_millis() as f64 / 1000.0;
         let wanted = match &self.operation.read_preference {
             Some(preference) => format!("server for read preference {}", preference.mode().name()),
             None if self.operation.kind.is_read() => "server for read preference primary".to_owned(),
