@@ -149,7 +149,7 @@ def add_command(
         help: one line, without a full stop.
         description: more help, in full sentences.
         example: a command line, or several, each on its line.
-        failure: what exit status 1 means.
+        failure: the meaning of exit status 1.
         statuses: every exit status in words, if they differ from the usual ones.
     """
     parser: Parser = commands.add_parser(name, help=help)
@@ -207,7 +207,7 @@ def number(least: float, most: float = MOST, *, of: Callable[[str], float] = int
     Args:
         least: the smallest that makes sense.
         most: the largest.
-        of: what reads it: int, or float for fractions too.
+        of: the class that reads it: int, or float for fractions too.
     """
 
     def read(text: str) -> float:

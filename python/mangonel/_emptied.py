@@ -1,9 +1,9 @@
 """Empties a database between tests: finds the collections that have documents by few commands, and deletes these.
 
 A collection that was empty at one look, and was not written to before the next, is still empty. Only the others are
-asked for a document. On a replica set, the primary's oplog tells what was written: each entry has the id of its
+asked for a document. On a replica set, the primary's oplog has every write: each entry has the id of its
 collection, and a transaction's entries appear with its commit. It has the `_id` of each document as well, by which few
-documents are deleted. To find them by a scan, the server would walk over all that was deleted in the last five minutes,
+documents are deleted. To find them by a scan, the server would walk over all deletions of the last five minutes,
 since it keeps these for snapshot reads. On a standalone mongod, the command `top` counts the operations that took a
 write lock on each collection. Its counts begin again when the server is started, or a collection is made again under
 the same name.
@@ -78,10 +78,10 @@ class Emptier:
         self._emptied: dict[str, int] = {}
 
     def empty(self) -> None:
-        """Delete the documents of each collection that has any; drop what no deletion can empty."""
-        # Before any is listed or asked for a document, so that the next look sees what is written later.
+        """Delete the documents of each collection that has any; drop each that no deletion can empty."""
+        # Before any is listed or asked for a document, so that the next look sees later writes.
         written = self._oplog.written() if self._type == "RSPrimary" else None
-        # None is known to be empty if what follows fails.
+        # None is known to be empty if a later step fails.
         known, self._ids = self._ids, {}
         # Collections are made, dropped and renamed by commands.
         is_listed = written is None or not known or f"{self._database.name}.$cmd" in written
@@ -109,7 +109,7 @@ class Emptier:
         return ids
 
     def _filled_since(self, written: _Written, ids: dict[str, Any], known: dict[str, Any]) -> _Filled:
-        """Return the collections that may have documents, given what was written since and their ids now and then."""
+        """Return the collections that may have documents, given the writes since and their ids now and then."""
         filled: _Filled = {}
         for name, id in ids.items():
             namespace = f"{self._database.name}.{name}"
@@ -209,7 +209,7 @@ class _Oplog:
         self._is_open = True
 
     def written(self) -> _Written | None:
-        """Return what was written since the last call, by the ids or namespaces of collections.
+        """Return the writes since the last call, by the ids or namespaces of collections.
 
         None at the first call, and if the oplog cannot tell: after an election, when entries since then are gone or too
         many, or when this user may not read it.
@@ -261,7 +261,7 @@ class _Oplog:
 
 
 def _written_by(entries: list[dict[str, Any]]) -> _Written | None:
-    """Return what entries have written; None if that takes a look at the collections."""
+    """Return the writes of oplog entries; None if only the collections can tell."""
     written: _Written = {}
     for entry in entries:
         operations = entry.get("o", {}).get("applyOps") if entry["op"] == "c" else None
@@ -272,13 +272,13 @@ def _written_by(entries: list[dict[str, Any]]) -> _Written | None:
             if each["op"] in ("i", "u", "d"):
                 _note(written, each)
             elif each["op"] != "n" or each["o"].get("msg", _PERIODIC) != _PERIODIC:
-                # A command inside of `applyOps`, what newer servers have, a new primary, other members.
+                # A command inside of `applyOps`, an entry of a newer server, a new primary, other members.
                 return None
     return written
 
 
 def _note(written: _Written, entry: dict[str, Any]) -> None:
-    """Add what one entry wrote or deleted."""
+    """Add the document that one entry wrote or deleted."""
     of = entry.get("ui")
     documents = written.setdefault(of, {}) if of else None
     id = entry.get("o2" if entry["op"] == "u" else "o", {}).get("_id")

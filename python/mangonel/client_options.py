@@ -579,7 +579,7 @@ def _parse_tls(options: Mapping[str, Any]) -> Security | None:
         beside += [name for name in _FALSE_IMPLIES_TLS if options.get(name)]
         if beside:
             raise ConfigurationError(
-                f"ssl_context settles what these options ask for: {', '.join(beside)}; set it up in the context"
+                f"ssl_context takes the place of these options: {', '.join(beside)}; set it up in the context"
             )
     from mangonel._options.tls import Security
 

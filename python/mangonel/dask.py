@@ -117,7 +117,7 @@ def write(
         collection: a collection of the blocking face.
         key: a column, or several; a row replaces the document with the same values, as for `insert_arrow`.
         once: a name of this write among all. Each partition is stored in one transaction, and only once; a later write
-            of the name stores what is missing, or nothing. Needs a replica set or sharded cluster.
+            of the name stores the missing rows, or none. Needs a replica set or sharded cluster.
         connect: as for `Collection.partitions`.
 
     Raises:

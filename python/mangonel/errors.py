@@ -368,7 +368,7 @@ class ClientBulkWriteException(OperationFailure):
 
 
 class ProtocolError(PyMongoError):
-    """The server's bytes break the wire protocol, or a reply lacks what it must hold. A write may have happened."""
+    """The server's bytes break the wire protocol, or a reply lacks a required field. A write may have happened."""
 
 
 class BugError(PyMongoError):

@@ -158,7 +158,7 @@ class ClientMetrics:
 
 
 def snapshot(core: _core.Core) -> ClientMetrics | None:
-    """Return what a client has counted; None if it does not count."""
+    """Return a client's counts; None if it does not count."""
     copied = core.metrics()
     if copied is None:
         return None

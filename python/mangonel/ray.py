@@ -88,7 +88,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
         """Return a task for each part.
 
         Args:
-            parallelism: what Ray would like; the parts are planned already.
+            parallelism: the number that Ray would like; the parts are planned already.
             per_task_row_limit: rows that a task returns at most.
             data_context: not used.
         """

@@ -1,4 +1,4 @@
-"""The blocking client by itself: what a program that only makes one has to load. No logic lives here."""
+"""The blocking client by itself, for programs that need nothing else. No logic lives here."""
 
 from __future__ import annotations
 

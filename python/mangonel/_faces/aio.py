@@ -111,7 +111,7 @@ class AioPort(_core.LoopPort):
         self._enter(loop)
 
     async def _take_step(self, home: _LoopState, exchange: _core.Exchange, sent: int) -> None:
-        """Do a step for which more is needed than to send and to wait; the base handles what it raises."""
+        """Do a step that needs more than sending and waiting; the base handles its errors."""
         step = exchange.step
         if step == CONNECT:
             connection = await home.connect(exchange.address, exchange.step_timeout)

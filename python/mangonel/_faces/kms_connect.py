@@ -240,7 +240,7 @@ class AsyncHTTPProxyKMSConnect(HTTPProxyKMSConnect):
         try:
             return await shield(running)
         except BaseException:
-            # The thread cannot be stopped; what it opens is not needed.
+            # The thread cannot be stopped; a connection that it opens is not needed.
             running.add_done_callback(_close_late)
             raise
 

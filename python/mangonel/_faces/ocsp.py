@@ -123,7 +123,7 @@ class Answers:
         until: float,
         key: tuple[bytes, int],
     ) -> ocsp.OCSPCertStatus | None:
-        """Return what a responder says before `until`, a reading of `time.monotonic()`; None if none does."""
+        """Return a responder's answer before `until`, a reading of `time.monotonic()`; None if none comes."""
         if issuer is None or not self._asks_responders:
             return None
         request = ocsp.OCSPRequestBuilder().add_certificate(certificate, issuer, hashes.SHA1()).build()

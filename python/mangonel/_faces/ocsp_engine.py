@@ -110,7 +110,7 @@ class Engine:
 
         Raises:
             SSLWantReadError: not enough was received.
-            SSLError: what was received is wrong.
+            SSLError: the received bytes are no valid TLS.
         """
         try:
             # A link is no sequence, but memory.

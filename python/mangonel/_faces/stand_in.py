@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class StandInPort:
-    """Stands below databases and collections of an in-memory client, which override what would be sent."""
+    """Stands below databases and collections of an in-memory client, which override all methods that would send."""
 
     is_async = False
     is_encrypting = False

@@ -34,7 +34,7 @@ _CLOSED_BY_SERVER = "the server closed the connection"
 
 
 class Stream(BufferedProtocol):
-    """A link's transport that passes on what its loop receives, and sends as fast as the loop accepts."""
+    """A link's transport that passes on the bytes that its loop receives, and sends as fast as the loop accepts."""
 
     # There are no descriptors for the descriptor-based paths of `_core`.
     fd = -1

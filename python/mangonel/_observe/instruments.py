@@ -1,4 +1,4 @@
-"""The metrics as OpenTelemetry and Prometheus name them, made of what clients have counted. Knows neither package.
+"""The metrics as OpenTelemetry and Prometheus name them, made from clients' counts. Knows neither package.
 
 Names that begin with `db.client` are OpenTelemetry's conventions for databases; the others are ours.
 """
@@ -34,7 +34,7 @@ class Instrument(NamedTuple):
         kind: COUNTER (only grows), GAUGE or HISTOGRAM.
         unit: its unit, as UCUM has it.
         description: what it counts.
-        read: gives its values of what one client has counted.
+        read: gives its values from one client's counts.
         labels: the names of its attributes.
     """
 
@@ -257,7 +257,7 @@ class Clients:
 
     def __init__(self) -> None:
         self.forks = 0
-        # By the number of its core: a weak reference to it, and what was read of it last.
+        # By the number of its core: a weak reference to it, and its last counts.
         self._known: dict[int, tuple[weakref.ref[_core.Core], _Totals]] = {}
         self._gone: _Totals = {}
         # A finalizer takes it too, maybe in the thread that holds it.
@@ -265,7 +265,7 @@ class Clients:
         _all.add(self)
 
     def add(self, core: _core.Core) -> None:
-        """Export what this client counts, from now on until the program ends."""
+        """Export this client's counts, from now on until the program ends."""
         core.count()
         _follow_forks()
         number, mine = id(core), weakref.ref(self)
@@ -299,7 +299,7 @@ class Clients:
         core.on_end(look)
 
     def _forget(self, number: int, dropped: weakref.ref[_core.Core]) -> None:
-        """Keep what a client that is gone has counted."""
+        """Keep the counts of a client that is gone."""
         with self._lock:
             known = self._known.get(number)
             if known is not None and known[0] is dropped:
@@ -307,7 +307,7 @@ class Clients:
                 _merge(self._gone, _growing(known[1]))
 
     def _start_over(self) -> None:
-        """Forget what the parent counted, which it exports itself."""
+        """Forget the parent's counts, which it exports itself."""
         self.forks += 1
         # Another thread of the parent may have held it.
         self._lock = RLock()
@@ -316,7 +316,7 @@ class Clients:
             last.clear()
             core = known()
             if core is not None:
-                # A child forgets what its parent's clients call at their end.
+                # A child forgets the functions that its parent's clients call at their end.
                 self._look_at_end_of(core)
 
     def totals(self) -> _Totals:

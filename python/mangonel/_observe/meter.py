@@ -1,7 +1,7 @@
-"""An OpenTelemetry meter of what clients count. Needs `opentelemetry-api`; holds no client.
+"""An OpenTelemetry meter of clients' counts. Needs `opentelemetry-api`; holds no client.
 
 Values are read when OpenTelemetry collects them, so an operation pays nothing for it. OpenTelemetry has no histogram
-that is only read: what was counted since the last collection is recorded then, each duration as the mean of its bucket,
+that is only read: durations since the last collection are recorded then, each duration as the mean of its bucket,
 and the bucket as a whole. So counts, buckets and sums are exact, and the extremes are not.
 """
 
@@ -49,7 +49,7 @@ class Meter:
             self._make(meter, instrument)
 
     def add(self, core: _core.Core) -> None:
-        """Export what this client counts from now on."""
+        """Export this client's counts from now on."""
         self._clients.add(core)
 
     def _make(self, meter: ApiMeter, instrument: Instrument) -> None:
@@ -80,7 +80,7 @@ class Meter:
         return read
 
     def _record(self) -> None:
-        """Record the durations since the last collection: OpenTelemetry collects histograms after what is read."""
+        """Record the durations since the last collection: OpenTelemetry collects histograms last."""
         if self._forks != self._clients.forks:
             self._forks = self._clients.forks
             self._recorded.clear()

@@ -44,7 +44,7 @@ _new, _new_tuple = object.__new__, tuple.__new__
 
 
 def maker_of(tracer: Tracer) -> SpanMaker | None:
-    """Return what makes spans in this tracer's place, or None if only itself can.
+    """Return an object that makes spans in this tracer's place, or None if only the tracer can.
 
     Args:
         tracer: the tracer of the application's provider.
@@ -250,7 +250,7 @@ class SpanMaker:
             and sampler._remote_parent_not_sampled is ALWAYS_OFF
             and sampler._local_parent_not_sampled is ALWAYS_OFF
         )
-        # Roots, and below what was taken; unchanged.
+        # Roots, and spans below sampled ones; unchanged.
         self._takes_below_sampled = sampler is ALWAYS_ON or (
             by_parent
             and sampler._root is ALWAYS_ON

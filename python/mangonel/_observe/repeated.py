@@ -38,7 +38,7 @@ class Repeated(NamedTuple):
     """A value that was recorded once.
 
     Args:
-        histogram: what recorded it.
+        histogram: the histogram that recorded it.
         value: the value.
         attributes: its attributes.
         times: how many more times to record it.

@@ -1,7 +1,7 @@
 """OpenTelemetry spans: one for each operation or bulk write, one below it for each command, one for each transaction.
 
 Loaded only if a client asks for it; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client. The core calls
-`Tracer.operation_started` for each operation, and the object that it returns for what follows; nothing more where that
+`Tracer.operation_started` for each operation, and the returned object for later events; nothing more where that
 is None, because no span is recorded.
 Spec: open-telemetry; the names are also those of OpenTelemetry's conventions for databases.
 """
@@ -91,7 +91,7 @@ class Tracer:
         self._transactions: dict[int, Span] = {}
         # Their sessions, which a program may drop.
         self._sessions: dict[int, ref[Any]] = {}
-        # Running bulk writes by what their commands have in common; None if it is not recorded.
+        # Running bulk writes by the group of their commands; None if it is not recorded.
         self._bulks: dict[int, _Operation | None] = {}
         # By name, database and collection.
         self._places: dict[tuple[str, str, str | None], _Place] = {}
@@ -146,9 +146,9 @@ class Tracer:
         Args:
             name: the name of its command.
             database: its database.
-            collection: what its command's first field names.
+            collection: the name in its command's first field.
             session: the number of the user's session, or None.
-            group: what the commands of a bulk write have in common, or None. They share the bulk's span.
+            group: the object that the commands of a bulk write share, or None. They share the bulk's span.
 
         Returns:
             What to tell of its commands and its end; None if nothing records the span.
@@ -196,7 +196,7 @@ class Tracer:
         """Put one span around the commands of a bulk write.
 
         Args:
-            group: what its commands have in common.
+            group: the object that its commands share.
             name: the name of the operation.
             database: its database.
             collection: its collection, or None.

@@ -39,7 +39,7 @@ class ProxyError(OSError):
 
 
 class Proxy:
-    """A SOCKS5 proxy of a client, with what it is to be told.
+    """A SOCKS5 proxy of a client, with the user name and password for it.
 
     Args:
         host, port: where it listens.

@@ -126,7 +126,7 @@ class FormReader:
         return False
 
     def _skip(self) -> bool:
-        """Leave out what stands before the first boundary."""
+        """Leave out the bytes before the first boundary."""
         return self._until_mark(lambda data: None)
 
     def _read_mark(self) -> bool:
@@ -218,5 +218,5 @@ def _headers_of(head: bytes) -> Message:
 
 
 def _unquoted(text: str) -> str:
-    # Browsers escape what would end the quoted name.
+    # Browsers escape the characters that would end the quoted name.
     return text.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")

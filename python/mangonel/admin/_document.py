@@ -40,9 +40,7 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-CONFLICT = (
-    "Another writer changed this document meanwhile. Nothing was saved; save again to replace what is stored."
-)
+CONFLICT = "Another writer changed this document meanwhile. Nothing was saved; save again to replace the stored values."
 # What a write may end with that its user can do something about.
 REFUSALS = (WriteError, BSONError, OverflowError, DanglingReference, ValidationError, DeleteDenied)
 
@@ -72,7 +70,7 @@ async def found_flow(
 
 
 async def document_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Show a document with its form, or save what the form says."""
+    """Show a document with its form, or save the form."""
     if request.method == "POST":
         return await _save_flow(admin, port, request, shown)
     document = await found_flow(admin, port, request, shown)
@@ -180,7 +178,7 @@ def _form(
 
 
 async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    # Read before the instance: what another writer does between the two fails the guard.
+    # Read before the instance: another writer's change between the two fails the guard.
     before = await _stored_flow(port, request, shown)
     document = await found_flow(admin, port, request, shown, "change")
     edited = shown.edited(type(document), is_new=False)
@@ -235,7 +233,7 @@ async def _stored_flow(port: Port, request: Request, shown: ShownModel) -> dict[
 
 
 def _note(error: Exception, faults: dict[str, str], shown: ShownModel, model: Any) -> None:
-    """Add why a document was refused as a whole, without what is not shown of it."""
+    """Add why a document was refused as a whole, without the values that are not shown."""
     fields = dict(shown.fields(model))
     # The server's words quote the document, fields included that the user may not see.
     if isinstance(error, DuplicateKeyError):
@@ -348,7 +346,7 @@ def _is_rearranged(edited: list[tuple[str, Any]], form: Form) -> bool:
 
 
 async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Show the form of a new document, or insert what the form says."""
+    """Show the form of a new document, or insert the document."""
     if shown.is_fixed or not await may_flow(admin, port, request, "create", shown):
         raise Refused(403, f"you may not create a {shown.title}")
     model = shown.model

@@ -41,7 +41,7 @@ class Uploads:
         request: the request with the files.
         title: the name of the document's model.
         form: the form, which gets their ids.
-        faults: gets what is wrong, by field.
+        faults: gets the problems, by field.
         had: the files that the document had before.
     """
 
@@ -60,7 +60,7 @@ class Uploads:
         self._had = had
         self._form = form
         self._faults = faults
-        # With what the form had in place of each.
+        # With the texts that the form had in place of each.
         self._stored: list[tuple[File, str, str | None]] = []
 
     async def store_flow(self, name: str, spec: Any) -> None:

@@ -218,7 +218,7 @@ def start(model: Any, name: str, spec: Spec, path: str, form: Form, depth: int =
 
 
 def misfits(instance: Any, edited: Iterable[tuple[str, Spec]], path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield what of a stored document breaks the bounds of its fields: the path and the reason.
+    """Yield the values of a stored document that break the bounds of their fields: the path and the reason.
 
     Args:
         instance: the document, or an embedded one, whose values are set again and not changed.
@@ -245,7 +245,7 @@ def add(spec: Spec, path: str, form: Form, wanted: str) -> None:
     Args:
         spec: the description of the field that the path begins with.
         path: path of the field.
-        form: what was sent, which is changed.
+        form: the form that was sent; it is changed.
         wanted: path of the list, and after a colon the name of a class.
 
     Raises:
@@ -284,7 +284,7 @@ def move(spec: Spec, path: str, form: Form, wanted: str) -> None:
     Args:
         spec: the description of the field that the path begins with.
         path: path of the field.
-        form: what was sent, which is changed.
+        form: the form that was sent; it is changed.
         wanted: path of the row, and after a colon "up" or "down".
 
     Raises:
@@ -369,9 +369,9 @@ def read(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, str]) ->
     Args:
         spec: the description of its type.
         path: where it stands.
-        form: what was sent.
+        form: the form that was sent.
         old: the current value, or ABSENT. Its embedded documents are changed in place.
-        faults: what cannot be read is added here, by path.
+        faults: gets the reasons why values cannot be read, by path.
     """
     mark = form.get(f"{path}?")
     kinds = kinds_of(spec)

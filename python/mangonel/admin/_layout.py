@@ -96,7 +96,7 @@ def cell(
 
 
 def misfit(shown: ShownModel, error: Any) -> str:
-    """Return why a stored document does not fit its model, without what is not shown."""
+    """Return why a stored document does not fit its model, without the values that are not shown."""
     fields = {name for name, _ in shown.fields()}
     keys = {shown.model.__plan__.fields[name].key for name in fields} | fields
     told = [

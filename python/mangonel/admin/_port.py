@@ -14,7 +14,7 @@ class Port:
     is_async = False
 
     async def call(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call a function and return what it returns.
+        """Call a function and return its result.
 
         Args:
             function: a terminal of the mapper, as `query.all`, or a function of the program.
@@ -33,7 +33,7 @@ class Port:
         """Return the result of one of the driver's methods for this way of waiting.
 
         Args:
-            started: what it returned: the result itself, or on an event loop a coroutine for it.
+            started: its result, or on an event loop a coroutine for that.
         """
         return started
 

@@ -25,7 +25,7 @@ class Target(NamedTuple):
 
 
 def references_of(admin: Admin, document: Any) -> set[Target]:
-    """Return what a document refers to, of the models that the admin shows.
+    """Return the documents that a document refers to, of the models that the admin shows.
 
     Args:
         admin: the admin.
@@ -55,8 +55,8 @@ async def check_references_flow(
         admin: the admin.
         port: how to wait.
         request: the request.
-        targets: what the form refers to anew.
-        faults: gets what is refused, by field.
+        targets: the references that are new in the form.
+        faults: gets the refused fields, with the reasons.
     """
     for title in sorted({target.title for target in targets}):
         shown = admin.by_title(title)

@@ -79,7 +79,7 @@ class Request:
         header: returns a header by its name, or None.
         form: the texts of the form.
         files: its files, by field.
-        listed: what `allowed` answered for "list" and the model of the page: True, or a filter; see `_allowed.py`.
+        listed: the answer of `allowed` for "list" and the model of the page: True, or a filter; see `_allowed.py`.
     """
 
     method: str
@@ -121,7 +121,7 @@ class Response:
         body: its bytes.
         status: the HTTP status.
         headers: headers beside the security headers.
-        stream: in place of a body: what makes its parts, a `Live` or a `Download`.
+        stream: in place of a body: a `Live` or a `Download`, which makes its parts.
     """
 
     body: bytes = b""

@@ -1,4 +1,4 @@
-"""`Shown`: how a model is shown, as the program says; `ShownModel`: what the pages ask of it."""
+"""`Shown`: how a model is shown, as the program says; `ShownModel`: the answers for the pages."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Admin:
         self._shown = _by_title(models) if models else None
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """Say what to mount: an Admin is no application itself.
+        """Name the application to mount: an Admin is none itself.
 
         Raises:
             TypeError: always.

@@ -55,7 +55,7 @@ class AdminHandler(SessionMixin, RequestHandler):
             self._fault = error
 
     def data_received(self, chunk: bytes) -> None:
-        """Take the next piece of the form; what follows a fault is left out."""
+        """Take the next piece of the form; pieces after a fault are left out."""
         if self._reader is not None and self._fault is None:
             try:
                 self._reader.feed(chunk)

@@ -24,8 +24,8 @@ class Widgets:
         admin: the admin, which knows the targets of references.
         request: the request that is answered.
         form: the texts of the form.
-        faults: what was refused, by path.
-        notes: what else is to be said of values, by path.
+        faults: why values were refused, by path.
+        notes: other remarks about values, by path.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Widgets:
             spec: the description of its type.
             path: where it stands.
             label: its name.
-            extra: what stands beside the label, such as the box that takes a row away.
+            extra: content beside the label, such as the box that takes a row away.
         """
         kinds = kinds_of(spec)
         fault = self._fault(path)

@@ -25,7 +25,7 @@ class Advice:
     Attributes:
         kind: "missing index", "sort in memory", "unused index" or "redundant index".
         namespace: database and collection.
-        text: what was found, and what to do.
+        text: the finding and its remedy.
         count: how many commands of the profiler it concerns; 0 for an index.
         millis: how long these took together.
     """

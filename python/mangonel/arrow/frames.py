@@ -99,7 +99,7 @@ def table_of(found: Any) -> Any:
 
 
 def names_of(table: Any) -> list[str]:
-    """Return the names of the columns of what `table_of` returned.
+    """Return the column names of a result of `table_of`.
 
     Raises:
         TypeError: the object does not tell them.

@@ -1,6 +1,6 @@
 """The schema of a collection as its documents have it: types with counts at each path, and how it drifts.
 
-`collection.infer_schema()` makes it of what the core counted. Knows no server.
+`collection.infer_schema()` makes it from the core's counts. Knows no server.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class InferredSchema:
         not matter. Fields and types that are gone do not matter either, since a sample may lack them.
 
         Args:
-            saved: what was found earlier.
+            saved: the schema that was found earlier.
 
         Example:
             >>> found = client.shop.orders.infer_schema()
@@ -172,7 +172,7 @@ class InferredSchema:
         return list(_drift(self.fields, saved.fields, self.documents))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` reads, for JSON.
+        """Return the schema as a dict for JSON, which `from_dict` reads.
 
         Example:
             >>> client.shop.orders.infer_schema().to_dict()["documents"]
@@ -191,7 +191,7 @@ class InferredSchema:
         """Return the schema that `to_dict` described.
 
         Args:
-            saved: what `to_dict` returned.
+            saved: the dict that `to_dict` returned.
 
         Raises:
             SchemaError: `saved` is something else.
@@ -306,7 +306,7 @@ def _told(inner: InferredField) -> dict[str, Any]:
 
 
 def _read(saved: Any, path: str, parents: int, where: str) -> InferredField:
-    """Return a saved field; `where` is its place in what was saved."""
+    """Return a saved field; `where` is its place in the saved schema."""
     if not isinstance(saved, Mapping):
         raise SchemaError(f"expected a mapping, got {type(saved).__name__} at $.{where}")
     saved_types = _entry(saved, "types", Mapping, where)
@@ -327,7 +327,7 @@ _WORDS = {int: "an int", bool: "a bool", Mapping: "a mapping"}
 
 
 def _entry(saved: Mapping[str, Any], name: str, kind: Any, where: str = "", usual: Any = None) -> Any:
-    """Return a value of what was saved; `where` is the place of the mapping that has it."""
+    """Return a value of the saved schema; `where` is the place of the mapping that has it."""
     found = saved.get(name, usual)
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
         got = "nothing" if name not in saved else type(found).__name__

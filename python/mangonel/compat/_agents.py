@@ -15,7 +15,7 @@ class _GetMore:
     """For `isinstance` only: no message of this driver is one."""
 
 
-# Of the blocking class alone, which is what agents wrap.
+# Of the blocking class alone, since agents wrap that one.
 _cursor: Any = Cursor
 _fetch = _cursor._fetch_once_flow
 

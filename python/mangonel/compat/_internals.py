@@ -132,7 +132,7 @@ def _check_command_response(
 
 
 def _json_convert(obj: Any, json_options: Any = DEFAULT_JSON_OPTIONS) -> Any:
-    """Return what `json.dumps` writes as extended JSON: documents as dicts, lists, and each value in its place."""
+    """Return the extended JSON of a value, for `json.dumps`: documents as dicts, lists, and each value in its place."""
 
     def converted(value: Any) -> Any:
         return _json_convert(value, json_options)

@@ -30,7 +30,7 @@ class AgnosticClientSession(AsyncClientSession):
     """A session. Motor awaits `start_session`, and not `start_transaction`."""
 
     def start_transaction(self, *args: Any, **kwargs: Any) -> Any:
-        """Start a transaction; return what commits it at the end of an `async with`."""
+        """Start a transaction; return a context manager that commits it at the end of an `async with`."""
         return super().start_transaction(*args, **kwargs)
 
     def get_io_loop(self) -> Any:

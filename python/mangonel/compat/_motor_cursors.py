@@ -121,7 +121,7 @@ class Rewinding(MotorIteration):
     """A cursor that goes back to its query without being awaited, as Motor's does."""
 
     def rewind(self) -> Any:
-        """Make the cursor as new and return it; what the server has open is ended in the background."""
+        """Make the cursor as new and return it; the server's cursor is closed in the background."""
         this: Any = self
         this._abandon()
         return this._start_over()

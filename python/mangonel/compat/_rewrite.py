@@ -41,7 +41,7 @@ class Unchanged(Exception):
 
 
 def rewrite(path: Path) -> list[str]:
-    """Rewrite the imports of a file, or of all `*.py` below a folder; return what was left, as `file:line: reason`.
+    """Rewrite the imports of a file, or of all `*.py` below a folder; return the places left, as `file:line: reason`.
 
     Installed packages are none of the program: folders that begin with a dot, virtual environments, `site-packages` and
     `node_modules` below the folder stay as they are.
@@ -82,7 +82,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def rewritten(source: bytes) -> tuple[bytes, list[tuple[int, str]]]:
-    """Return a module's source with its imports changed, and what was left: lines and reasons.
+    """Return a module's source with its imports changed, and the places that were left: lines and reasons.
 
     Raises:
         libcst.ParserSyntaxError: it is no Python.
@@ -100,7 +100,7 @@ class _Imports(cst.CSTTransformer):
     def __init__(self) -> None:
         super().__init__()
         self.left: list[tuple[int, str]] = []
-        # The modules by the names that the program gives them, and what it reads of names.
+        # The modules by the names that the program gives them, and the attributes that it reads.
         self._bound: dict[str, str] = {}
         self._read: list[tuple[int, list[str]]] = []
 
@@ -141,7 +141,7 @@ class _Imports(cst.CSTTransformer):
                 self._bound[bound] = module
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:  # noqa: N802  # LibCST's name
-        """Note the names of modules among what is imported."""
+        """Note the imported names that are modules."""
         if not isinstance(node.names, cst.ImportStar) and not node.relative:
             for alias in node.names:
                 module = f"{_name(node.module)}.{_name(alias.name)}"

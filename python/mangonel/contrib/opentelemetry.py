@@ -72,7 +72,7 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
     """
 
     def instrumentation_dependencies(self) -> Collection[str]:
-        """Return what has to be installed: nothing beside this package."""
+        """Return the packages to install: none beside this one."""
         return []
 
     def _instrument(self, **kwargs: Any) -> None:

@@ -29,7 +29,7 @@ SHOWN = {
 }
 
 encode = msgspec.json.Encoder().encode
-"""JSON of what rows are made of, as bytes."""
+"""The data of rows as JSON, as bytes."""
 
 
 class Event(NamedTuple):

@@ -34,7 +34,7 @@ class SessionSocket(Base, WebSocketHandler):
     is_public = True  # `open` turns away
     check_csrf = False  # a WebSocket has no token; `check_origin` keeps other sites out
     session_revalidate = "5s"
-    _task: asyncio.Task[None] | None = None  # what sends, in subclasses
+    _task: asyncio.Task[None] | None = None  # sends the events, in subclasses
 
     async def open(self, *args: str, **kwargs: str) -> None:
         """Close without a login; with a close code, since a script cannot see the status of a handshake."""

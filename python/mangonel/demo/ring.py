@@ -2,7 +2,7 @@
 
 A position is a pair: the cluster time of a change, and its resume token, which orders the changes of one cluster time
 (a transaction has many). All positions of a deployment are comparable, whichever process saw the change. So a browser
-that reconnects to another process sends its last position to say what it has.
+that reconnects to another process sends its last position.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def dispatch(options: argparse.Namespace) -> int:
 
     path = Path(options.file)
     if options.drop and options.resume and Path(options.resume).exists():
-        raise UsageProblem("--drop would remove what is to be gone on with; remove the progress file as well")
+        raise UsageProblem(
+            "--drop would remove the documents that --resume keeps; remove the progress file as well"
+        )
     is_table = options.format in _TABLES or (options.format is None and _is_table(path))
     types = _types(options.types, path, options.format, is_table=is_table)
     progress = _progress(path, options, is_table)

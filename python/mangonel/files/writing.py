@@ -333,7 +333,7 @@ class _Export:
         paths = [self._part_path(place) for place in range(self._done.parts)]
         self._check_plan(plan)
         if self._split:
-            # Also what killed processes left behind.
+            # Also the files that killed processes left behind.
             for path in {*self._folder.iterdir()}.difference(paths):
                 path.unlink()
             if self._target.is_dir():

@@ -179,7 +179,7 @@ class _GridIn(OneAtATime):
 
         Args:
             name: the field.
-            value: what to store in it.
+            value: the value to store.
 
         Raises:
             OperationFailure: the file is closed, and the server refused the update.

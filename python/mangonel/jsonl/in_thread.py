@@ -54,7 +54,7 @@ def check_face(collection: Any, *, is_async: bool, twin: str) -> None:
     """Refuse anything but a collection of that face.
 
     Args:
-        collection: what was passed as one.
+        collection: the caller's argument.
         is_async: whether it must be of the asyncio face.
         twin: the function for collections of the other face.
 

@@ -15,7 +15,7 @@ class Progress:
     """Drawn five times a second if standard error is a terminal.
 
     Args:
-        name: what is being transferred.
+        name: the collection or file in transfer.
         total: the final count; 0: unknown.
         unit: the unit of the count: bytes or documents.
     """

@@ -65,7 +65,7 @@ class Finding:
     comparison: Comparison
     bars: list[Bar] = field(default_factory=list)
     best: Bar | None = None  # the fastest peer, whose `times` is this project's lead
-    now: str = ""  # what holds, in words
+    now: str = ""  # the present state in words
 
 
 def _key(experiment: str, cell: str) -> Key:

@@ -96,7 +96,7 @@ class Contender:
         return f"not installed: {', '.join(absent)}" if absent else ""
 
     def prepare(self) -> None:
-        """Build what it needs, before any worker starts; an exception keeps it out of the run, and is shown."""
+        """Build its programs, before any worker starts; an exception keeps it out of the run, and is shown."""
 
     def unusable(self, uri: str) -> str:
         """Return why it cannot play, or "". Imports the packages, so only workers may call it."""

@@ -255,7 +255,7 @@ class Experiment:
     # Reference contenders: the others are compared with the first that plays. Each of them plays twice, and the second
     # time is the null control. Empty: the drivers' own references.
     references: tuple[str, ...] = ()
-    shows: str = ""  # what the figures tell and what they do not, for the report
+    shows: str = ""  # conclusions that the figures allow and do not allow, for the report
     # Seconds for all rounds in the short form, unless rounds were requested; 0: the lab's default.
     short_budget: float = 0.0
     full_rounds: int = 0  # rounds of the full form, unless rounds were asked for; 0: the lab's

@@ -54,9 +54,9 @@ class Paced:
     """The results of calls at a constant rate."""
 
     rate: float
-    # From a call's due time to its result: what a user experiences.
+    # From a call's due time to its result, as a user experiences it.
     response: Latencies = field(default_factory=Latencies)
-    # From a call's start to its result: what a closed loop would have reported.
+    # From a call's start to its result, as a closed loop reports it.
     service: Latencies = field(default_factory=Latencies)
     # The generator's own lateness while nothing delayed it; not the contender's fault.
     lag: Latencies = field(default_factory=Latencies)

@@ -90,7 +90,7 @@ def _entry_points(group: str) -> tuple[str, ...]:
 
 
 def check_plugins() -> None:
-    """Load what MANGONEL_LAB_PLUGINS names; ValueError for what does not exist and for what defines nothing."""
+    """Load the modules in MANGONEL_LAB_PLUGINS; ValueError for one that does not exist or defines nothing."""
     for name in _plugins():
         if not any(hasattr(_load(name), kind) for kind in KINDS):
             raise ValueError(f"expected one of {', '.join(KINDS)} in the plugin {name}, got none")

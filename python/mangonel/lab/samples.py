@@ -23,7 +23,7 @@ from mangonel.lab.statistics import half_width
 ENOUGH = 6  # passes before narrow intervals end them
 SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
 PASSES = 100  # more than an interleaved round has: those of the next one are numbered behind them
-DRIFT = 0.1  # share of writes that may carry another write concern: what a mapper's setup writes
+DRIFT = 0.1  # share of writes that may carry another write concern: a mapper writes so while it is set up
 NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
 
 
@@ -33,7 +33,7 @@ class Player:
 
     contender: Contender
     child: Child
-    scratch: str  # what its worker writes to, as the fixtures inspect it
+    scratch: str  # the collection that its worker writes to, which the fixtures inspect
     digest: str = ""
     out: bool = False  # it has left this part
     samples: list[Message] = field(default_factory=list)

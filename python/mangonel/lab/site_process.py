@@ -22,7 +22,7 @@ class SiteProcess:
 
     def __init__(
         self,
-        *arguments: str,  # the module and what it is told on its command line
+        *arguments: str,  # the module and its arguments
         before: Sequence[str] = (),  # a command in front of the interpreter
         environment: Mapping[str, str] | None = None,
         errors: int | None = None,  # a descriptor for its error output

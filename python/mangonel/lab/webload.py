@@ -96,7 +96,7 @@ class Seen:
     seconds: float  # from the first request, or its intended moment, to the last answer
     # One for each response, in ascending order; at a constant rate from the due time.
     latencies_us: list[int]
-    services_us: list[int]  # the same from the moment of sending: what a closed loop would have told
+    services_us: list[int]  # the same from the moment of sending, as a closed loop measures
     lags_us: list[int]  # the generator's lateness for each request, ascending; empty for closed loops
     waiting: int  # the most requests that were due and had no connection free
     cpu_s: float  # the generator's own processor time

@@ -2,7 +2,7 @@
 
 A terminal is written as the blocking method that programs see, under `@terminal`. If its body depends on the face, it
 reads `IS_ASYNC`. When the class is made, it gets a twin named with an `a`: a function of the same code, in which
-`IS_ASYNC` is true. Its signature, beside the first one's, is what `tools/twins.py` writes for type checkers.
+`IS_ASYNC` is true. Its signature, beside the first one's, is written for type checkers by `tools/twins.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from mangonel.server.wire import CommandError
 
 __all__ = ["start"]
 
-RECORD = "mangonel.json"  # in kept data: what it was made as, and its ports
+RECORD = "mangonel.json"  # in kept data: the arguments that it was made with, and its ports
 KEY_FILE = "keyfile"
 PORT_ATTEMPTS = 10
 CACHE_GB = "0.25"  # the least that mongod takes; several servers share 2 GiB

@@ -52,7 +52,7 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
 
     Options of writing, that of streams (`frame.writeStream.format("mangonel")`) included: `key` (columns with commas
     between them; a row replaces the document with the same values), `once` (a name of this write among all: each task
-    stores its rows in one transaction and only once; a later write of the name stores what is missing, with the same
+    stores its rows in one transaction and only once; a later write of the name stores the missing rows, with the same
     partitions, or nothing), `ids` (columns of hexadecimal text to store as ObjectIds; by
     default those that this source has read as text, with UUIDs and those inside of other columns).
 
@@ -189,7 +189,7 @@ class _FilteringReader(_Reader):
     """Pushes filters down. A class of its own: unless Spark's configuration allows it, Spark refuses such readers."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
-        """Take what MongoDB can filter; Spark applies all filters again."""
+        """Take the filters that MongoDB can apply; Spark applies all again."""
         with self._options.client() as client:
             collection = self._options.collection(client)
             columns, is_ruled = self.columns(collection), has_collation(collection)

@@ -34,7 +34,7 @@ class Options:
     """Checked options of a source.
 
     Args:
-        given: what Spark gives.
+        given: the options that Spark passes.
         known: names of the options that the source has, beside those of every source.
 
     Raises:

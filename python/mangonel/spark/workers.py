@@ -11,7 +11,7 @@ _is_settled = False
 
 
 def settle() -> None:
-    """Freeze what a worker has imported, so that garbage collections skip it.
+    """Freeze the modules that a worker has imported, so that garbage collections skip it.
 
     Spark's daemon collects garbage after every task and every plan, which takes 0.05 s of CPU with pandas, pyarrow and
     pyspark imported. Call this at the end of a task, when nothing more will be imported. Does nothing elsewhere.

@@ -29,7 +29,7 @@ ACTIONS = {
         "May be repeated. Needed only where the application itself may not.",
     ),
     "purge": (
-        "remove what expired",
+        "remove expired records",
         "Needed where the engine does not do that by itself, every few minutes.",
     ),
     "stats": ("print how many websessions there are", ""),
@@ -38,7 +38,7 @@ ACTIONS = {
         "One line each: the id, when the user logged in, when it was last used, its label.",
     ),
     "export": (
-        "print what is stored of a user as JSON",
+        "print the stored data of a user as JSON",
         "Websessions with their values, and devices. What is sealed only the application can export.",
     ),
     "revoke": (

@@ -137,7 +137,7 @@ async def _write_flow(
     plain = session.state.encoded
     has_new_label = session.state.label != current.label
     for _ in range(ROUNDS):
-        # As `changed` does, and `put_flow` below, without a call of them for what nearly always goes well.
+        # As `changed` does, and `put_flow` below, without a call of them, since nearly every write succeeds.
         fresh = replace(
             current,
             version=current.version + 1,

@@ -88,7 +88,7 @@ def adopt(session: WebSession[Any], record: Record) -> bool:
         if type(value) is not dict:
             raise ValueError("not a mapping")
         fill(session, plain, value)
-    except Exception:  # a model's validators raise what they like
+    except Exception:  # a model's validators raise any class
         sessions.emit("rejected", record.sid.hex(), reason="corrupt")
         return False
     state.record = record

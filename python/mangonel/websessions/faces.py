@@ -230,11 +230,11 @@ class _Face:
         return await self._told(forget_flow(self._sessions, self.store(), device))
 
     async def _export_flow(self, user: str) -> dict[str, Any]:
-        """Return what is stored of a user."""
+        """Return the stored data of a user."""
         return await self._told(export_flow(self._sessions, self.store(), user))
 
     async def _erase_flow(self, user: str) -> int:
-        """Remove what is stored of a user."""
+        """Remove the stored data of a user."""
         return await self._told(erase_flow(self._sessions, self.store(), user))
 
     async def _setup_flow(self) -> None:
@@ -248,7 +248,9 @@ class _Face:
         """Remove expired records batch by batch."""
         store: Any = self.store()
         if not hasattr(store, "purge"):
-            raise Unsupported(f"the {self.title} store has nothing to purge: its engine removes what expired")
+            raise Unsupported(
+                f"the {self.title} store has nothing to purge: its engine removes expired records"
+            )
         total = 0
         while removed := await store.purge(self._sessions.now(), batch):
             total += removed
@@ -260,7 +262,7 @@ class _Face:
         """Return figures about the store."""
         store: Any = self.store()
         if not hasattr(store, "stats"):
-            raise Unsupported(f"the {self.title} store cannot count what it holds")
+            raise Unsupported(f"the {self.title} store cannot count its records")
         return await store.stats(self._sessions.now())
 
     async def _run_flow(self, flow: Callable[[CheckedSettings[Any], Any], Coroutine[Any, Any, T]]) -> T:
@@ -343,7 +345,7 @@ class AsyncFace(_Face):
         except RuntimeError:
             raise UsageError(
                 f"{what} has to be awaited on the event loop, and this function runs in a thread of its own; "
-                "make it `async def`, or leave it to the end of the request, which stores what changed"
+                "make it `async def`, or leave it to the end of the request, which stores the changes"
             ) from None
 
     def _enter(self, loop: Any) -> None:

@@ -161,7 +161,7 @@ class FixedModel:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._model, name)
         if isinstance(value, MethodType) and value.__self__ is self._model:
-            # So that what the method changes raises.
+            # So that changes by the method raise.
             return MethodType(value.__func__, self)
         return fixed(value)
 

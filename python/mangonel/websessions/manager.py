@@ -203,7 +203,7 @@ class WebSessions(CheckedSettings[Data]):
 
         Raises:
             Unsupported: devices are not kept, or the engine cannot list a user's websessions; then the device is
-                forgotten, and what is open on it lasts until its limits.
+                forgotten, and its open websessions last until their limits.
             StoreError: the store does not answer; whether it was logged out is unknown.
 
         Example:
@@ -214,7 +214,7 @@ class WebSessions(CheckedSettings[Data]):
         return await self.asynchronous.forget_device(device)
 
     async def export(self, user: str) -> dict[str, Any]:
-        """Return what is stored of a user: websessions with their values, and devices; all of it is JSON.
+        """Return the stored data of a user: websessions with their values, and devices; all of it is JSON.
 
         Args:
             user: the name passed to `login`.

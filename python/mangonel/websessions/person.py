@@ -26,7 +26,7 @@ __all__ = ["erase_flow", "export_flow"]
 
 
 async def export_flow(sessions: CheckedSettings[Any], store: Store, user: str) -> dict[str, Any]:
-    """Return what is stored of a user, as values that JSON has."""
+    """Return the stored data of a user, as values that JSON has."""
     checked_text(user, "the user")
     _check_finds(store)
     contents: dict[str, Any] = {}
@@ -66,7 +66,7 @@ async def export_flow(sessions: CheckedSettings[Any], store: Store, user: str) -
 
 
 async def erase_flow(sessions: CheckedSettings[Any], store: Store, user: str) -> int:
-    """End a user's websessions and remove what is stored of them; return how many websessions ended.
+    """End a user's websessions and remove the user's stored data; return how many websessions ended.
 
     What remains is the number of the user's revocations, under a hash of the name, until every websession that it ends
     would have reached its limit.

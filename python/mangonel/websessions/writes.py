@@ -117,6 +117,6 @@ async def put_flow(store: Store, record: Record, expected: int) -> tuple[bool, R
 
 
 async def refused_flow(store: Store, record: Record) -> tuple[bool, Record | None]:
-    """Return what `put_flow` does, of a write to which the store has answered False."""
+    """Return the result of `put_flow` for a write to which the store has answered False."""
     found = await store.get(record.key)
     return found is not None and has_write(found, record), found

@@ -153,7 +153,7 @@ class Advisor(CommandListener):
         """Warn, once for each kind, shape and line.
 
         Args:
-            kind: what was found.
+            kind: the kind of problem.
             shape: the command's shape, or another text that tells findings on one line apart.
             place: the line of the program.
             text: the advice.

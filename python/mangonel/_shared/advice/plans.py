@@ -82,7 +82,7 @@ def _counts(plan: Any) -> tuple[int, int]:
         stats = plan.get("executionStats")
         if isinstance(stats, Mapping) and "totalDocsExamined" in stats:
             examined, returned = int(stats["totalDocsExamined"]), int(stats.get("nReturned", 0))
-            # Updates and deletes return nothing: what they found counts.
+            # Updates and deletes return nothing: the documents that they found count.
             return examined, max(returned, _changed(stats))
         parts: Any = plan.values()
     else:

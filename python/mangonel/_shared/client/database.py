@@ -59,7 +59,7 @@ def check_database_name(name: Any) -> None:
 
 
 def template_of(client: Any) -> ChildTemplate:
-    """Return what the databases of this client have in common."""
+    """Return the fields that the databases of this client share."""
     fields = {
         "_port": client._port,
         "_codec_options": client._codec_options,

@@ -226,7 +226,7 @@ class BulkRunner:
     def _begin(
         self, run: Run, limits: _core.ServerLimits, is_acknowledged: bool = True
     ) -> tuple[_core.DocumentSource | _core.ArrowSource, _core.WriteCommand]:
-        """Return what encodes the writes of a run, and the command that each part of them is sent with."""
+        """Return the encoder of a run's writes, and the command that each part of them is sent with."""
         # The server reports documents that are too large and continues; without its reply the driver must check.
         largest = limits.max_message_size if self._is_acknowledged else limits.max_bson_size
         is_insert = run.command == "insert"
@@ -280,11 +280,11 @@ def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any
     Args:
         run: the run that the command belongs to.
         offset: where the command's first write stands in the run.
-        reply: what the server answered.
+        reply: the server's reply.
         result: from `new_result`.
 
     Raises:
-        ProtocolError: the reply lacks what it must have.
+        ProtocolError: the reply lacks a required field.
     """
     try:
         affected = reply.get("n", 0)
@@ -318,7 +318,7 @@ def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any
 
 
 def take_partial_result(error: ConnectionFailure, result: dict[str, Any]) -> None:
-    """Add to the error what the server had confirmed before it."""
+    """Add to the error the writes that the server had confirmed before it."""
     from mangonel.results import BulkWriteResult
 
     error.partial_result = BulkWriteResult(result, True)

@@ -60,7 +60,7 @@ def check_collection_name(name: Any) -> None:
 
 
 def context_of(fields: dict[str, Any]) -> CollectionContext:
-    """Return what `find_one` and `insert_one` need of a collection with these fields."""
+    """Return the values that `find_one` and `insert_one` need, of a collection with these fields."""
     return (
         fields["_port"],
         fields["_database_name"],
@@ -72,7 +72,7 @@ def context_of(fields: dict[str, Any]) -> CollectionContext:
 
 
 def template_of(owner: Any, kind: type[Any]) -> ChildTemplate:
-    """Return what the collections of a database, or of a client's databases, have in common."""
+    """Return the fields that the collections of a database, or of a client's databases, share."""
     fields = {
         "_codec_options": owner._codec_options,
         "_codec": owner._codec,
@@ -208,7 +208,7 @@ class _Collection(
         """
         fields = self.__dict__
         if len(fields) != len(_FIELDS):
-            # Fields of a subclass, and what a test put in place of a method, stay here.
+            # Fields of a subclass, and a function that a test put in place of a method, stay here.
             fields = {name: fields[name] for name in _FIELDS}
         made: _Collection[_DocumentType] | None = made_like(self._plain_class, fields)
         if made is None:

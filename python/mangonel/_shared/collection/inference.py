@@ -1,6 +1,6 @@
 """Infers the schema of a collection: `_core.TypeCounter` counts the types at each path of the documents.
 
-`mangonel.arrow`, on a higher floor and imported by name, describes what was found.
+`mangonel.arrow`, on a higher floor and imported by name, describes the result.
 """
 
 from __future__ import annotations

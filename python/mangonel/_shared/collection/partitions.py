@@ -124,7 +124,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         """Return a query as a `polars.LazyFrame`. The query is sent whenever the frame is collected.
 
         Polars passes on which columns it needs, its predicate, its limit and the size of batches. The server sends only
-        these columns. A predicate is sent where MongoDB's meaning is Polars', and always applied to what arrives, so
+        these columns. A predicate is sent where MongoDB's meaning is Polars', and always applied to arriving rows, so
         rows are the same as without. A document that the server filters out raises no ColumnError.
 
         Args:

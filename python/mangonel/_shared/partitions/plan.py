@@ -275,7 +275,7 @@ async def _identity_flow(cursor: _Cursor[Any], *, takes_any: bool) -> Binary | N
 
     Args:
         cursor: the query.
-        takes_any: accept what has no index on `_id`.
+        takes_any: accept collections without an index on `_id`.
 
     Raises:
         InvalidOperation: a view or a time series.

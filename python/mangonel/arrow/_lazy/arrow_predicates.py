@@ -3,7 +3,7 @@
 An expression gives no access to its parts. Pickled, it is a record batch: literals are columns, and the schema's
 metadata has the calls in their order. The same keys repeat there, which pyarrow's own `metadata`, a dict, cannot show;
 so the metadata are read from Arrow's C interface. That form belongs to Arrow and may change: a part that is not as
-expected becomes None, is not sent, and what arrives is filtered.
+expected becomes None, is not sent, and the rows that arrive are filtered.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads Polars' expressions as nodes of predicates, from their JSON.
 
 The form of that JSON belongs to Polars and may change. A part that is not as expected becomes None: it is not sent, and
-Polars filters what arrives.
+Polars filters the rows that arrive.
 """
 
 from __future__ import annotations

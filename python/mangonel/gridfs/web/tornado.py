@@ -45,7 +45,7 @@ class GridFSHandler(RequestHandler):
         """Answer with the file `name`, or the requested range of it.
 
         Args:
-            name: what the route's group matched.
+            name: the text that the route's group matched.
 
         Raises:
             HTTPError: 404: no such file; 416: no such range.

@@ -92,7 +92,7 @@ def _server(uri: str | None) -> Iterator[Finding]:
 def _tools() -> Iterator[Finding]:
     for name in PROGRAMS:
         path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-        yield name, path or "not installed; what needs it is left out or uses the lab's own", ""
+        yield name, path or "not installed; contenders that need it are left out or use the lab's own", ""
     absent = [f"{c.id} ({reason})" for c in registry.contenders().values() if (reason := c.missing())]
     yield "peers missing", "; ".join(absent) or "none", ""
 

@@ -76,7 +76,7 @@ def screen(results: Results, found: list[Finding], seconds: float, report: Path)
 
 
 def _program() -> str:
-    """Return what starts this command here: its name, or its path if PATH has another one or none, as in a checkout."""
+    """Return the words that start this command here: its name, or its path if PATH has another one or none."""
     own = sys.argv[0]
     if os.path.basename(own) != "mangonel" or not os.path.exists(own):
         return "mangonel"

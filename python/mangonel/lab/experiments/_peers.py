@@ -49,7 +49,7 @@ class PeerTask(Task):
         self._turn = 0
 
     def verify(self) -> str:
-        """Make the known visitors; each must be shown what it has stored."""
+        """Make the known visitors; each must be shown its own value."""
         self._run(self._begin())
         return digest("visited")
 

@@ -15,7 +15,7 @@ from mangonel.lab.digest import digest, digest_bytes
 from mangonel.lab.experiment import Bench, Part, expect
 from mangonel.lab.experiments._parts import SpecTask, Tabled, content
 
-DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
+DELAY_MS = 2.5  # each way; a round trip is about 5.4 ms, the machine's own time included
 CONNECTIONS = 4
 BUCKET, FILE_ID = "fs", "lab"
 

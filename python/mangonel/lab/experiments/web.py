@@ -28,7 +28,7 @@ from mangonel.lab.webload import Seen, generate, run_ab, run_wrk
 
 ALL_POSTS, FEW_POSTS = "web-posts", "few-web-posts"
 AT_ONCE = 100
-DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
+DELAY_MS = 2.5  # each way; a round trip is about 5.4 ms, the machine's own time included
 POSTS = 30
 WRK_SECONDS = 2
 # Requests before the first sample: roughly enough for every driver to open its connections.

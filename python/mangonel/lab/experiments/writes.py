@@ -94,7 +94,7 @@ class InsertManyTask(Task):
     def _make(self, count: int) -> None:
         """Make documents without `_id`: drivers add it, and that is part of the work."""
         self._documents = [documents.user(number) for number in range(count)]
-        # Only lower bounds encode ahead: they show what remains if a driver's own work costs nothing.
+        # Only lower bounds encode ahead: they show the costs that remain if a driver's own work costs nothing.
         if hasattr(self._adapter, "arrange_many"):
             self._adapter.arrange_many(self._documents)
 

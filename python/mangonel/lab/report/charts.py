@@ -35,7 +35,7 @@ class Bar:
     name: str
     figure: Estimate | None
     kind: str = "peer"
-    words: str = ""  # what stands at the right, for a duration that is not the whole of it
+    words: str = ""  # the text at the right, for a duration that is a part
     more: float | None = None  # a second part of the bar, such as the server's processor time
 
     def shown(self, words: Callable[[float], str]) -> str:

@@ -40,7 +40,7 @@ class Former:
         return self
 
     def put_back(self, is_doubtful: bool = False) -> None:
-        """Restore the document's state; `is_doubtful`: what was done since may be stored."""
+        """Restore the document's state; `is_doubtful`: later changes may be stored."""
         document, copy = self._document, self._copy
         if copy is None:
             return
@@ -70,7 +70,7 @@ class Touched:
     """The documents that one transaction touched, in their former states.
 
     Args:
-        whole: what the unit touched of which the transaction is one attempt. None: it is no attempt.
+        whole: the documents of the unit of which the transaction is one attempt. None: it is no attempt.
     """
 
     __slots__ = (
@@ -151,7 +151,7 @@ class Touched:
 def touch(document: Any) -> None:
     """Record a document that is about to change, if a transaction runs in this context.
 
-    While another task or transaction stores it, nothing is recorded: an abort here must not undo what is stored there.
+    While another task or transaction stores it, nothing is recorded: an abort here must not undo the write there.
     """
     touched = recording()
     if touched is None or id(document) in touched._documents:
@@ -179,7 +179,7 @@ def check_free(document: Any) -> None:
 
 
 def renewed(document: Any) -> None:
-    """Drop the states of a document that other transactions recorded: it is about to take what is stored."""
+    """Drop the states of a document that other transactions recorded: it is about to take the stored values."""
     _forget(document, _others(_chain(recording())))
 
 
@@ -217,7 +217,7 @@ def storing(document: Any, session: Any) -> None:
 
 
 def settled(document: Any, session: Any) -> None:
-    """Drop what other transactions recorded of a document while it was stored, by hooks or other tasks.
+    """Drop the states of a document that other transactions recorded while it was stored, by hooks or other tasks.
 
     Args:
         document: the document, which is stored, or of which that is unknown.
@@ -229,7 +229,7 @@ def settled(document: Any, session: Any) -> None:
 
 
 def _of_session(session: Any) -> list[Touched]:
-    """Return what this context's transaction in a session touched, and the unit of which it is an attempt."""
+    """Return the documents of this context's transaction in a session, and the unit of which it is an attempt."""
     own: list[Touched] = []
     for one in _chain(recording()) if session is not None else ():
         if one._session is session or (own and own[-1]._whole is one):
@@ -243,7 +243,7 @@ def _forget(document: Any, touched: Iterator[Touched]) -> None:
 
 
 def _chain(touched: Touched | None) -> list[Touched]:
-    """Return what a transaction touched, and what those around it did."""
+    """Return the documents that a transaction touched, and those of the transactions around it."""
     found: list[Touched] = []
     while touched is not None:
         found.append(touched)
@@ -252,7 +252,7 @@ def _chain(touched: Touched | None) -> list[Touched]:
 
 
 def _others(own: list[Touched]) -> Iterator[Touched]:
-    """Return what transactions other than these touched."""
+    """Return the documents that transactions other than these touched."""
     # A copy: other threads begin and end transactions.
     for one in tuple(under_way):
         other = one()

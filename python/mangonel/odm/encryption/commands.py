@@ -192,7 +192,7 @@ def _one_update(places: Places, update: Group, root: Node, query: str, change: s
         found.rule.algorithm in QUERYABLE for found in places.pending[before:]
     ):
         raise UnsupportedOption(
-            f"upsert cannot store what a query of {places.name} compares with a field of Queryable Encryption; "
+            f"upsert cannot store a value that a query of {places.name} compares with a field of Queryable Encryption; "
             "insert the document"
         )
     for item in update.items:

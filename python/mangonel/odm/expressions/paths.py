@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def condition_of(field: Any, name: str, *args: Any, **kwargs: Any) -> Expr:
-    """Return what a method of a field's path makes, even if its embedded document has a field of that name."""
+    """Return the result of a method of a field's path, even if its embedded document has a field of that name."""
     path = path_of(field)
     return getattr(type(path), name).__get__(path)(*args, **kwargs)
 
@@ -235,7 +235,7 @@ class Path(_core.OdmPath, Matching[T], Arithmetic[T], Operand):
         def __ge__(self, value: T) -> Any: ...
 
     def _comparing(self) -> tuple[Any, str, bool, str, type[Expr]]:
-        """Return what the core needs to compare: it asks once."""
+        """Return the values that the core compares by: it asks once."""
         return self._owner.__model__, self._field().name, self._is_element, self._key, Expr
 
     def _compare(self, value: Any, operator: str | None) -> Expr:

@@ -283,7 +283,7 @@ class Runner:
 
 @contextlib.contextmanager
 def _told(migration: Migration, documents: list[dict[str, Any]]) -> Iterator[None]:
-    """Tell what the server refused as a MigrationError that names the document."""
+    """Raise the server's refusal as a MigrationError that names the document."""
     reason: OperationFailure
     try:
         yield

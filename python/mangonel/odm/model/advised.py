@@ -12,7 +12,7 @@ def note_fetch(request: Any, owner: Any, name: str, what: str) -> None:
         request: the request that fetches them.
         owner: the model with the reference.
         name: the reference's attribute.
-        what: how the program asked for it, such as `get()`.
+        what: the call that fetched it, such as `get()`.
     """
     advisor = request.connection.clients.get(request.port.is_async)._advisor
     if advisor is not None:

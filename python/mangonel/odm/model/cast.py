@@ -102,7 +102,7 @@ _REFUSALS = (ArithmeticError, AttributeError, LookupError, OSError, BSONError)
 
 
 def _refusing(cast: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a cast that raises ValueError for what it cannot convert."""
+    """Return a cast that raises ValueError for values that it cannot convert."""
 
     def refuse(value: Any) -> Any:
         try:

@@ -261,7 +261,7 @@ def _to_dict(
         found[fields[name].key if form.by_key else name] = value
     tag, own = instance.__tag__, instance.__tag_value__
     if own is not None and tag not in left_out and (chosen is None or tag in chosen):
-        # Without it the class would be lost, and with it what its base does not have.
+        # Without it the class would be lost, and with it the fields that its base does not have.
         found.setdefault(tag, own)
     for name, descriptor in instance.__inverses__.items():
         less, more = left_out.get(name), None if chosen is None else chosen.get(name)
@@ -283,7 +283,7 @@ def _to_dict(
 
 
 def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
-    """Refuse names without a field: a misspelt `exclude` would reveal what it should hide."""
+    """Refuse names without a field: a misspelt `exclude` would reveal the field that it should hide."""
     for name in (*exclude, *(only or ()), *include):
         if not isinstance(name, str):
             raise TypeError(f"expected names of fields of {cls.__name__}, got {name!r}")
@@ -456,7 +456,7 @@ def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def reduce(instance: Any) -> Any:
-    """Return the arguments to make an instance again, also in another process: it saves what this one would save."""
+    """Return the arguments to make an instance again, also in another process: it has the same unsaved changes."""
     flags, *pending = _core.odm_pending(instance)
     names = _core.odm_loaded(instance)
     loaded = names if flags & PARTIAL else None
@@ -474,7 +474,7 @@ def restore(
     Args:
         cls: its class.
         data: its document.
-        flags: what `odm_flags` has of it.
+        flags: the result of `odm_flags` for it.
         loaded: the fields that it has. None: all.
         read: those whose values are decoded. None: all.
         pending: further arguments of `odm_resume`.

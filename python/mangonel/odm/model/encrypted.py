@@ -259,7 +259,7 @@ class Node:
 
 
 def mark_of(metadata: Any) -> Encrypted | None:
-    """Return the mark among what `Annotated` holds.
+    """Return the mark among the arguments of `Annotated`.
 
     Raises:
         TypeError: the class instead of an instance, or two marks.

@@ -60,7 +60,7 @@ def check_encrypted(cls: Any, field: Resolved, spec: dict[str, Any]) -> None:
 def may_encrypt(cls: Any) -> bool:
     """Whether the program has encryption marks.
 
-    The annotations of the model are evaluated first, and those of its family, of what is embedded in it and of other
+    The annotations of the model are evaluated first, and those of its family, of its embedded documents and of other
     models of its collection: until then they may hold marks that were never made.
     """
     if declared:

@@ -20,7 +20,7 @@ class Plan:
         by_key: by key in the database.
         id: the field of the document's `_id`, or None.
         is_plain: whether saving runs no hooks, sets no times and counts nothing; None until first asked.
-        short: what the short way to a single document needs; None until first asked.
+        short: the values for the short way to a single document; None until first asked.
     """
 
     __slots__ = ("_hide", "by_key", "fields", "id", "is_plain", "model", "short")

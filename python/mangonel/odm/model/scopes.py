@@ -11,7 +11,7 @@ def inherit_scopes(cls: Any, namespace: dict[str, Any]) -> None:
 
     Args:
         cls: the new class.
-        namespace: what its body defines.
+        namespace: the names that its body defines.
     """
     if "__default_scope__" in namespace:
         cls.__own_scope__ = namespace["__default_scope__"]

@@ -76,7 +76,7 @@ def related(field: Any, query: Any) -> Any:
 
 
 class Node:
-    """One reference to fetch, with what to fetch of its documents in turn.
+    """One reference to fetch, with the references of its documents to fetch in turn.
 
     Attributes:
         link: the path of the reference in its own model, or the `ManyPath` of an inverse.

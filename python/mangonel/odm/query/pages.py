@@ -265,7 +265,7 @@ def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
 
 
 def _behind(sort: dict[str, Any], values: list[Any]) -> dict[str, Any]:
-    """Return the condition for what follows these values, key by key: greater, or equal and greater in the next key."""
+    """Return the condition of documents after these values, by key: greater, or equal and greater in the next key."""
     alternatives: list[dict[str, Any]] = []
     equal: dict[str, Any] = {}
     for (key, direction), value in zip(sort.items(), values, strict=True):

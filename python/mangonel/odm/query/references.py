@@ -45,7 +45,7 @@ def attributes(owner: Any, key: str) -> list[str]:
 
 def attach(found: list[Any], fetched: Fetched) -> None:
     """Attach documents to references and to their siblings."""
-    # The references of one batch share what was fetched, stored once.
+    # The references of one batch share the fetched documents, stored once.
     told: set[tuple[int, int]] = set()
     for ref in found:
         if type(ref) is Ref:

@@ -142,7 +142,7 @@ TERMINALS = {
         *(Terminal(name, _FIND, ("joins",), is_find=True) for name in ("dicts", "values")),
         Terminal("json", _FIND, ("include", "joins", "lookup"), is_find=True),
         *(Terminal(name, _FIND, is_find=True) for name in ("raw", "to_arrow", "iter_arrow")),
-        # A lookup sends a pipeline, which is not what this would explain.
+        # A lookup sends a pipeline, and this would explain a find.
         Terminal("explain", _FIND, ("include", "shape", "on_invalid"), is_find=True),
         Terminal("exists", _FIND, FORM, is_find=True),
         Terminal("is_empty", _FIND, FORM, is_find=True),

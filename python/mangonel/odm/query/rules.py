@@ -62,7 +62,7 @@ def needs_plan(model: Any) -> bool:
 
 
 class Plan:
-    """The planned effects of delete rules, and what was deleted by them.
+    """The planned effects of delete rules, and the documents that they deleted.
 
     Attributes:
         cascades: models with the ids of their documents to delete.
@@ -155,7 +155,7 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
 
 
 async def follow_flow(plan: Plan, request: Any) -> None:
-    """Delete what a cascade missed: documents that were stored meanwhile and refer to deleted ones.
+    """Delete the documents that a cascade missed: stored meanwhile, they refer to deleted ones.
 
     Inside a transaction, this waits for its end: until then it does not see them.
 
@@ -208,7 +208,7 @@ async def _ask_again_flow(plan: Plan, request: Any) -> None:
         await lock_flow(request.collection, name, ids, session if is_inside else None, is_whole=True)
     await _look_flow(plan, session if is_inside else None)
     if is_inside:
-        # It does not see what others stored since it began, nor do they see the deletion before it is committed.
+        # It does not see documents stored since it began, nor do they see the deletion before it is committed.
         port = request.port
         await after_commit_flow(port, lambda: port.flow(_after_commit_flow(plan, session)))
 

@@ -30,7 +30,7 @@ class Join:
         target: the model that it leads to.
         place: the model's field that is the reference, with the target in the core's form; None for one that is nested,
             or in a list or a map.
-        short: what the model's plan had for short ways when `made` was made.
+        short: the plan's values for short ways when `made` was made.
         made: the join in the core's form; None where only a pipeline made anew honours it.
     """
 

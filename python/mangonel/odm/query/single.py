@@ -28,7 +28,7 @@ def single(model: Any, query: Any, is_async: bool, terminal: str, is_id: bool = 
         model: a document class.
         query: the conditions.
         is_async: True: use the asyncio client's collection.
-        terminal: the name of a terminal for one document, which says what a missing one means.
+        terminal: the name of a terminal for one document, which decides how a missing one is answered.
         is_id: in place of the conditions the id is given, and the model may have a default scope.
     """
     plan = model.__plan__

@@ -341,7 +341,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             return await self._find_and_update_flow(request, given, True, True, None)
         if is_computing(given):
             raise UnsupportedOption(
-                "upsert(on_insert=…) cannot honour a computed value beside it: what is inserted has no fields to "
+                "upsert(on_insert=…) cannot honour a computed value beside it: the inserted document has no fields to "
                 "compute with yet; use get_or_create(), and then update()"
             )
         if given:

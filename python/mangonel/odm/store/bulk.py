@@ -103,7 +103,7 @@ def _give_back(writes: list[_Write], outcome: bool | None) -> None:
 
 
 def _forget(writes: list[_Write], place: Place) -> None:
-    """Drop what other transactions recorded of documents while they were stored."""
+    """Drop the states of documents that other transactions recorded while they were stored."""
     for write in writes:
         settled(write.document, place.session.get("session"))
 
@@ -304,7 +304,7 @@ async def _keep_flow(
 async def _end_flow(
     writes: list[_Write], place: Place, counts: tuple[int, int] | None
 ) -> tuple[dict[str, list[Any]], DanglingReference | None]:
-    """Compare the server's counts with what was sent, look for missing targets, mark each document as stored or not.
+    """Compare the server's counts with the writes, look for missing targets, mark each document as stored or not.
 
     Returns:
         the ids of references that lead to nothing, by key, and the error about them.

@@ -68,7 +68,7 @@ class Revision(Generic[T]):
 
 
 class Audited(Document, AuditedTwins):
-    """Keeps who changed a document, when, and what: each write stores an entry beside it, in the same transaction.
+    """Keeps the author, time and fields of each change: each write stores an entry beside it, in the same transaction.
 
     This holds for every write by the mapper: saves, bulk saves, updates and deletions by query, upserts and delete
     rules. A write outside of a transaction runs in one of its own, and again after a conflict with another writer, so
@@ -136,7 +136,7 @@ class Audited(Document, AuditedTwins):
 
 
 class Versioned(Audited, VersionedTwins):
-    """Keeps, in addition to what `Audited` keeps, the whole document after each change, so that `at()` returns it.
+    """Keeps, in addition to the entries of `Audited`, the whole document after each change, so that `at()` returns it.
 
     Example:
         >>> class Contract(Versioned):  # a Document
@@ -220,7 +220,7 @@ async def _at_flow(cls: Any, place: Place, id: Any, time: datetime) -> Any:
     rows = await entries.find(query, sort={"_id": -1}, limit=1, **place.session)._to_list_flow(None)
     if rows:
         return _made(cls, place, rows[0]["document"])
-    # Older than its history: its first entry has what was there before.
+    # Older than its history: its first entry has the state before it.
     rows = await entries.find(kept_filter(cls, id), sort={"_id": 1}, limit=1, **place.session)._to_list_flow(
         None
     )

@@ -90,7 +90,7 @@ class KeepsChanges(Document):
         key = id(self)
         known = _kept.get(key)
         former = known[1] if known is not None else {}
-        # Copies: this save does not store what becomes of a list later.
+        # Copies: this save does not store later changes of a list.
         _kept[key] = (weakref.ref(self, lambda _: _kept.pop(key, None)), former, copy.deepcopy(made))
 
     def __saved_changes__(self, *put_back: Any) -> Any:

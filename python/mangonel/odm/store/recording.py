@@ -1,8 +1,8 @@
-"""Records the changes of audited models: each write runs in a transaction that also stores what it changed.
+"""Records the changes of audited models: each write runs in a transaction that also stores its changes.
 
 Every write of such a model comes here: `Flows` has the flows of its documents, `query_flow` those of queries, and
 `filtered_flow` those of delete rules. The changed documents are read before and after the write, inside the
-transaction, so what is recorded is what happened, and a write that cannot be recorded does not happen.
+transaction, so the record is of real changes, and a write that cannot be recorded does not happen.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Recorder:
             return await act_flow(request, *arguments)
         if name == "update" and arguments[2]:
             raise UnsupportedOption(
-                f"update(upsert=True) cannot record what it inserts into the audited {query._model.__name__}: use "
+                f"update(upsert=True) cannot record an insert into the audited {query._model.__name__}: use "
                 "upsert()"
             )
         concern = query._options.get("write_concern")
@@ -112,7 +112,7 @@ class Recorder:
                     return []
                 if query._shape is not None:
                     raise UnsupportedOption(
-                        f"{name}() cannot record what it inserts into the audited {query._model.__name__} with as_()"
+                        f"{name}() cannot record an insert into the audited {query._model.__name__} with as_()"
                     )
                 return [_id_of(document)]
 
@@ -157,7 +157,7 @@ class Recorder:
 
 
 def check_recordable(model: Any) -> None:
-    """Refuse a model whose history would reveal what it hides.
+    """Refuse a model whose history would reveal fields that it hides.
 
     Args:
         model: the audited model.

@@ -1,6 +1,6 @@
 """`db.unit()`: documents of several models that are stored together or not at all. Spec: transactions.
 
-The block collects what to save and to delete. Its end sends that in one transaction, in as few commands as references
+The block collects saves and deletions. Its end sends that in one transaction, in as few commands as references
 allow: a document is saved after those that it refers to, and deleted before them.
 """
 
@@ -113,7 +113,7 @@ class Unit(Transaction):
         await self._end_flow(kind, port)
 
     def _is_whole(self) -> bool:
-        """Whether the unit has sent nothing but what it collected, so that it can be sent again."""
+        """Whether the unit has sent nothing outside of its collected writes, so that it can be sent again."""
         return self._outer is None and not self._is_doomed and self._session._handle.is_starting
 
     def _attempt(self) -> Transaction:
@@ -122,7 +122,7 @@ class Unit(Transaction):
         return made
 
     async def _run_flow(self, port: Any) -> None:
-        """Send what was collected in a transaction of its own, and again after transient failures."""
+        """Send the collected writes in a transaction of its own, and again after transient failures."""
         self._leave()
         is_stored = False
         try:
@@ -149,7 +149,7 @@ class Unit(Transaction):
             self._session = None
 
     async def _store_flow(self, port: Any) -> None:
-        """Send what was collected."""
+        """Send the collected writes."""
         session = session_for(self._connection)
         saved = list(self._saved.values())
         try:

@@ -1,7 +1,7 @@
 """Flows that store one document: hooks, the smallest update, versions, delete rules.
 
 A save takes the changes that it sends from the pending ones when it begins, and restores them if it fails; an instance
-has one running save at a time. The server's result is compared with what was sent.
+has one running save at a time. The server's result is compared with the command.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[s
     _core.odm_note(document, encode(stored, codec_options=codec_options(False)))
     for key, value in values.items():
         setattr(document, cls.__plan__.by_key[key].name, value)
-    raise dangling(cls, id, missing, "the reference was set back, what else was changed is stored")
+    raise dangling(cls, id, missing, "the reference was set back, the other changes are stored")
 
 
 # Of a document with its part of the command.
@@ -400,7 +400,7 @@ def id_filter(document: Any) -> dict[str, Any]:
 
 
 def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
-    """Return the query for the stored document, if it is still what the running update depends on."""
+    """Return the query for the stored document, if it still has the values that the running update depends on."""
     query, guard = filter_of(document, where), _core.odm_guard(document)
     if guard is None:
         return query
@@ -484,7 +484,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     cls = document.__class__
     if _core.odm_flags(document) & PARTIAL:
         raise ValueError(
-            f"cannot replace a partly loaded {cls.__name__}; reload it first, or save what changed"
+            f"cannot replace a partly loaded {cls.__name__}; reload it first, or save its changes"
         )
     storing(document, place.session.get("session"))
     await before_flow(document, place.port, True, "update")

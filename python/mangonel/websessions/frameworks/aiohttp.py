@@ -187,7 +187,7 @@ async def _check(
 
 
 class _Answer:
-    """Stores the websession before the headers of a response leave, and what a stream changes later."""
+    """Stores the websession before the headers of a response leave, and the later changes of a stream."""
 
     def __init__(self, session: WebSession[Any], every: float | None) -> None:
         self._session = session

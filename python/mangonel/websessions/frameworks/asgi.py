@@ -190,7 +190,7 @@ class _Answer:
         return is_ours
 
     async def commit_late(self) -> None:
-        """Store what was changed after the answer, as by a background task.
+        """Store changes made after the answer, as by a background task.
 
         Raises:
             WebSessionError: it cannot be stored. The server logs it.

@@ -558,7 +558,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
     thread can be interrupted.
 
     Args:
-        get_response: what comes next; Django passes it.
+        get_response: the next middleware or the view; Django passes it.
 
     Raises:
         ImproperlyConfigured: SESSION_ENGINE is another one, or WEBSESSIONS is missing.
@@ -630,7 +630,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
 
         Args:
             request: the request.
-            exception: what the view raised.
+            exception: the view's exception.
 
         Example:
             >>> SessionMiddleware(get_response).process_exception(request, CSRFError("no token")).status_code

@@ -27,7 +27,7 @@ class Shared(Generic[Arguments, Asked, Answer]):
     Args:
         alone: makes one call.
         together: makes several calls in one command; returns the results in order, an exception for each that failed.
-        prepare: makes of a call's arguments what `together` takes. Its error ends only this call.
+        prepare: makes an argument of `together` from a call's arguments. Its error ends only this call.
     """
 
     def __init__(

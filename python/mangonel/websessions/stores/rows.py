@@ -82,7 +82,7 @@ class Statements:
         table: its name.
         mark: returns the n-th placeholder, counted from 1.
         purge: the statement of `purge`; `{table}`, and `{now}` and `{limit}` for placeholders.
-        insert_end: what follows an insert, so that it does nothing if the key exists.
+        insert_end: the end of an INSERT that lets it do nothing if the key exists.
     """
 
     def __init__(self, table: str, mark: Callable[[int], str], purge: str, insert_end: str = "") -> None:

@@ -81,7 +81,7 @@ class Program:
         return cpu_ns(self._process.pid)
 
     def memory(self) -> int:
-        """Return its share of the memory in bytes: what it shares with others counts in parts."""
+        """Return its share of the memory in bytes: of shared pages it has a part."""
         return self._status("smaps_rollup", "Pss:") * 1024
 
     def connections(self) -> int:

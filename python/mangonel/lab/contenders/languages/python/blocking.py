@@ -51,7 +51,7 @@ class Work:
         return getattr(self, verb)
 
     def clear(self, verb: str, count: int) -> None:
-        """Empty the scratch collection, and put in what `count` times a verb need there."""
+        """Empty the scratch collection, and put in the documents that a verb needs there `count` times."""
         if verb == "gridfs_upload":
             if self._file_id is not None:
                 self.bucket.delete(self._file_id)

@@ -32,7 +32,7 @@ class Work:
         return call
 
     def answer(self, verb: str) -> str:
-        """Return what `find_100` reads as extended JSON, for the comparison between all programs."""
+        """Return the documents of `find_100` as extended JSON, for the comparison between all programs."""
         socket = self._sockets[0]
         found = socket.decoded(socket.find_list(100))
         return json_util.dumps(found, json_options=json_util.CANONICAL_JSON_OPTIONS)

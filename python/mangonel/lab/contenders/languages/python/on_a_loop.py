@@ -68,7 +68,7 @@ class Work:
         return lambda count: self._run(call(count))
 
     def clear(self, verb: str, count: int) -> None:
-        """Empty the scratch collection, and put in what `count` times a verb need there."""
+        """Empty the scratch collection, and put in the documents that a verb needs there `count` times."""
         self._run(self._clear(verb, count))
 
     async def _clear(self, verb: str, count: int) -> None:

@@ -84,7 +84,7 @@ def tell(port: int) -> None:
 
 
 def main() -> None:
-    """Serve what the row says."""
+    """Serve the page of a row."""
     row, _, *where = sys.argv[1:]
     driver, _, framework = row.partition("-")
 
