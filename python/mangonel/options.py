@@ -192,7 +192,7 @@ def validate_uri_options(options: Mapping[str, Any], warn: bool) -> CaseInsensit
 
     Args:
         options: name to text.
-        warn: True: drop unknown options and wrong values with a UserWarning, but for those of a proxy. False: raise.
+        warn: True: drop unknown options and wrong values with a UserWarning, and raise for a proxy's. False: raise.
     """
     expect("options", options, Mapping, "a mapping")
     checked = CaseInsensitiveDict()

@@ -24,9 +24,9 @@ TOKEN = "a-token-that-must-stay-hidden"
 
 
 class ScriptedKms:
-    """A service on a port of this machine, for all providers. `plan` says what becomes of the next requests, in turn;
-    after that all go well. `requests` has what came, `connections` how many came to speak TLS, `given_up` how many of
-    those that were kept waiting the other side has closed.
+    """A service on a port of this machine, for all providers. `plan` has the outcomes of the next requests, in turn;
+    after that all succeed. `requests` are the received ones, `connections` counts those that began TLS, and `given_up`
+    the waiting ones that the client closed.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:

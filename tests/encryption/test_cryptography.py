@@ -23,7 +23,7 @@ blocks = st.integers(0, 9).flatmap(lambda count: st.binary(min_size=16 * count, 
 
 
 def view(data: Any) -> Any:
-    """Return the library's view of `data`; cffi keeps what it points to for as long as `keep` is kept."""
+    """Return the library's view of `data`; its memory lives as long as `keep`."""
     made = ffi.new("mongocrypt_binary_t *")
     made.data, made.len = ffi.from_buffer(data), len(data)
     return made

@@ -5,7 +5,7 @@
 
 Threads of the driver become greenlets here, its locks, sleeps and blocking sockets are the world's, and `VirtualLoop`
 is asyncio in it. Sockets are pairs of the system's, since the driver's core sends on descriptors. If all wait and no
-time is ahead, the test fails: something would have waited for ever.
+timer is set, the test fails: something would have waited for ever.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The programs of the comparison between languages do the same work and answer as PROTOCOL.md says; their sources lint.
 
-Those of other languages are only looked at where their tools are and the file says so: building takes minutes.
+Those in other languages are built only where their tools are installed and a test asks for it: that takes minutes.
 """
 
 from __future__ import annotations

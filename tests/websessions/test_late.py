@@ -25,7 +25,7 @@ def nothing(session: Any) -> None:
 
 
 class Handler:
-    """What an application of each framework does, and what it raised."""
+    """The handler of an application, for each framework, with the exceptions that it met."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What was set up wrongly is refused at the start where it can be, and the message says what to write instead."""
+"""Wrong settings are refused at the start where possible, and the message has the right ones."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _shared: dict[str, set[str]] = {}
 if DRIVER == "mangonel":
 
     def attribute(value: Any, name: str) -> Any:
-        """Answer private touches of the helpers and of the runner; report all others."""
+        """Return a private attribute that a helper or the runner reads; report all other readers."""
         code = sys._getframe(1).f_code
         touch.note(value, name, code)
         if code.co_filename.endswith((*touch.HELPERS, "unified_format.py")):

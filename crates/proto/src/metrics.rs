@@ -95,9 +95,9 @@ pub struct OperationKey {
 /// One kind of operations, and how long they took with all their attempts.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What they have in common.
+    /// The key that they share.
     pub key: OperationKey,
-    /// The bytes of the commands that say which command on which collection.
+    /// The bytes of their commands with the command's name and the collection's.
     target: Box<[u8]>,
     /// Their durations.
     pub durations: Histogram,

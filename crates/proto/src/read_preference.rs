@@ -104,8 +104,8 @@ impl ReadPreference {
 
     /// Makes a read preference.
     ///
-    /// Tag sets are tried in order, and the first that any server matches decides; none at all suit every
-    /// server. A `max_staleness_seconds` of -1 sets no limit. `hedge` is a whole BSON document.
+    /// Tag sets are tried in order, and the first that any server matches decides; without any set, all servers
+    /// suit. A `max_staleness_seconds` of -1 sets no limit. `hedge` is a whole BSON document.
     ///
     /// # Errors
     /// With mode primary nothing else may be set; a limit on staleness must be positive.

@@ -42,7 +42,7 @@ struct Way {
     held: usize,
     /// Whether its end was sent, behind which nothing arrives.
     is_over: bool,
-    /// After this many bytes more the connection breaks.
+    /// The connection breaks after this many more bytes.
     cut_after: Option<usize>,
 }
 

@@ -1,8 +1,8 @@
 """An OpenTelemetry meter of clients' counts. Needs `opentelemetry-api`; holds no client.
 
 Values are read when OpenTelemetry collects them, so an operation pays nothing for it. OpenTelemetry has no histogram
-that is only read: durations since the last collection are recorded then, each duration as the mean of its bucket,
-and the bucket as a whole. So counts, buckets and sums are exact, and the extremes are not.
+that is only read: durations since the last collection are recorded then, bucket by bucket, each as the mean of its
+bucket. So counts, buckets and sums are exact, and the extremes are not.
 """
 
 from __future__ import annotations

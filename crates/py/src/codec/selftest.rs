@@ -137,8 +137,8 @@ pub(super) fn hold(py: Python<'_>) -> [(&'static str, bool); 2] {
 /// # Safety
 /// The structures must be those of this interpreter, and the C API of datetime imported.
 unsafe fn objects_pass(py: Python<'_>, samples: &Samples) -> bool {
-    // SAFETY: all three ask for what this asks of its callers: that the structures are this interpreter's, and, for the
-    // dates, that the C API of datetime is imported.
+    // SAFETY: all three have the conditions of this function: the structures are this interpreter's, and, for the
+    // dates, the C API of datetime is imported.
     unsafe {
         dates(py, samples.dates).unwrap_or(false)
             && ints(py, samples.shifts).unwrap_or(false)

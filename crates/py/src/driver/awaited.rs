@@ -155,7 +155,7 @@ impl AwaitedOperation {
         let exchange = this.running.as_ref().map(|running| running.exchange.clone_ref(py));
         let exchange = exchange.ok_or_else(|| lacks_exchange(py))?;
         let mut held = exchange.bind(py).try_borrow_mut()?;
-        // A limit of the wait would go on in the same waiter, and one of the reply needs the loop.
+        // The waiter may still have the timer of the wait, and a time limit for the reply needs the loop.
         if held.time_left().is_some() || !held.is_unobserved(py) {
             return Ok(false);
         }

@@ -166,7 +166,7 @@ fn slots_like<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     }
 }
 
-/// Whether all that instances have behind their heads are slots, of this class and its bases.
+/// Whether instances have nothing behind their heads but the slots of this class and its bases.
 fn has_only_slots(class: *mut ffi::PyTypeObject) -> bool {
     let mut base = class;
     // SAFETY: a live class, and its bases, which it keeps alive. Only the fields of finished classes are read; of those made

@@ -311,7 +311,7 @@ impl Operation {
         let session = if plan.replies == Replies::None { SessionChoice::None } else { session };
         let reply_shape = match plan.reading {
             ReplyForm::RawBatch => ReplyShape::RawBatch,
-            // What the driver itself reads of a reply is no document of the user's.
+            // The driver itself reads these replies, so they are no documents of the user's.
             ReplyForm::Answer | ReplyForm::Apply | ReplyForm::Unchecked => ReplyShape::Document,
             ReplyForm::Made if plan.kind != Kind::Read => ReplyShape::Document,
             _ if codec.get().makes_raw_documents() => ReplyShape::Raw,

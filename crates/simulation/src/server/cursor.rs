@@ -237,7 +237,7 @@ impl Set {
             (entries, writes) = (entries + 1, 0);
         }
         cursor.seen = Some((entries, writes));
-        // A member that has less than the token of a resumed stream must not move it back.
+        // A member whose log ends before the token of a resumed stream must not move it back.
         let (behind_all, id) = match end {
             Some(behind) => {
                 member.cursors.remove(&id);

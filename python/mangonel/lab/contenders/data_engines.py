@@ -1,8 +1,8 @@
 """A collection inside Ray, Dask and Spark: this driver's sources, and the readers that their users have today.
 
 Methods read all columns, and return the sum of one and the number of rows: `ray`, `dask`, `spark`, and those of
-`RoadSide`, for one process and for several. Tasks of Ray and Dask run in this process, since these engines cost the
-same with any reader, but for `ray_workers` and `dask_workers`; Spark has its JVM and its workers.
+`RoadSide`, for one process and for several. Ray and Dask run their tasks in this process, since their own cost is the
+same with any reader; only `ray_workers` and `dask_workers` start processes. Spark has its JVM and its workers.
 They play where the engines are installed: `python tools/data_engines.py` makes such an environment.
 """
 

@@ -156,7 +156,7 @@ def dangling(model: Any, id: Any, missing: dict[str, list[Any]], outcome: str) -
 
 
 class Rows:
-    """The documents that an update by a query concerns, as their references were before it.
+    """The documents of an update by a query, with their references before it.
 
     Args:
         model: a model with references under "deny".

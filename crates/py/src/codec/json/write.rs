@@ -28,7 +28,7 @@ pub(super) struct Style<'s> {
     pub after_key: &'s [u8],
 }
 
-/// Short texts are not looked at for what their escapes take.
+/// For texts below this length, escapes are assumed everywhere and not counted.
 const SHORT: usize = 1024;
 
 /// Returns how many bytes a text takes at most.
