@@ -140,7 +140,7 @@ async def side_by_side(world: World, face: str, *works: Callable[[], Coroutine[A
 
 
 async def play_pair(face: str, database: str, world: World, wire: Wire, client: Any, admin: Any) -> list[Any]:
-    """Run two flows at once; chance chooses them, what the network loses, and where each is broken off."""
+    """Run two flows at once; chance chooses the flows, the lost messages, and where each flow is broken off."""
     chance = world.chance
     names = chance.sample(sorted(FLOWS), 2)
     pair = []

@@ -134,7 +134,7 @@ def _text(said: str) -> str:
 
 
 def _shape(value: Any) -> Any:
-    """As `outcomes.shape`, and the server's texts without what tells the sides apart."""
+    """As `outcomes.shape`, and the server's texts without the names that differ between the sides."""
     shaped = outcomes.shape(value)
     if isinstance(shaped, dict):
         return {key: _shape(item) for key, item in shaped.items()}

@@ -398,9 +398,7 @@ def test_a_reference_to_nothing_is_not_stored(db: Connection, face: Face) -> Non
     face.save(gone)
     face.save(child)
     child.parent, child.n = Parent().id, 2
-    with pytest.raises(
-        DanglingReference, match="the reference was set back, the other changes are stored"
-    ):
+    with pytest.raises(DanglingReference, match="the reference was set back, the other changes are stored"):
         face.save(child)
     assert set(child.changes()) == {"parent"}
     stored = face.call(Child, "get", child.id)

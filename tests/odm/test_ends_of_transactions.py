@@ -89,7 +89,7 @@ def tags(db: Connection, document: Any) -> list[str]:
 
 @pytest.fixture
 def elsewhere(server: Server, db: Connection, face: Face) -> Iterator[Connection]:
-    """Another client of the same database: its saves are none of a transaction of `db`."""
+    """Another client of the same database, whose saves belong to no transaction of `db`."""
     made = connect(server.uri, database=db.name, alias="elsewhere")
     yield made
     made.close()

@@ -277,7 +277,7 @@ def test_what_is_kept_out_is_as_if_it_were_not_stored(
 
 
 def once(world: World, way: str, act: Callable[[World], Any]) -> tuple[str, str]:
-    """Play; return the result and what is stored of mine."""
+    """Play; return the result and the stored documents of MINE."""
     with tenant(MINE) if way == "tenant" else nullcontext():
         result = ended(act, world)
     assert world.rows(THEIRS) == world.others

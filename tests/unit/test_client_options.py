@@ -159,7 +159,9 @@ def test_a_proxy_may_have_an_address_of_ipv6() -> None:
 
 @pytest.mark.parametrize("name", ["tracing", "metrics"])
 def test_an_argument_in_a_uri_is_told_to_be_one(name: str) -> None:
-    said = f"^Unknown option: {name}. It is no option of a URI; pass it to the client as an argument: {name}=$"
+    said = (
+        f"^Unknown option: {name}. It is no option of a URI; pass it to the client as an argument: {name}=$"
+    )
     with pytest.warns(UserWarning, match=said):
         _options(f"mongodb://db.internal/?{name}=true")
 

@@ -469,7 +469,7 @@ fn check(case: &common::Case) -> Result<(), String> {
                 .get_or_insert(format!("event {index}: expected {name} {value} of {expected}, got {found}"));
         }
     }
-    // What happens behind the last event that a case names is its own affair, but for what units do at once.
+    // Events after the last one that a case names are ignored, but a unit must have none.
     if json["style"] == "unit" && seen.len() != wanted.len() {
         failure.get_or_insert(format!("expected {} events, got {}", wanted.len(), seen.len()));
     }

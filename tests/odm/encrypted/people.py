@@ -1,4 +1,4 @@
-"""Models with encrypted fields, and what the server has of them."""
+"""Models with encrypted fields, and their documents as the server has them."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mangonel_proto::time::Instant;
 
-/// The reading of a clock that nothing moves but the machine.
+/// Stands for the machine's own clock, which no test moves.
 const MACHINE: u64 = u64::MAX;
 
 /// Tells the time since it was made.

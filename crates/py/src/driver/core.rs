@@ -625,7 +625,7 @@ impl Core {
 
     /// The hello reply of the primary, or of the first known server; None before the first reply.
     fn hello<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // Held without the lock, which a collection that Python may run while the dict is made must not meet.
+        // Copied, so that the lock is free: making the dict may collect garbage, and finalizers may want the lock.
         let Some(server) = self.peek(|state| state.writable_or_known().cloned()) else { return Ok(None) };
         let facts = PyDict::new(py);
         facts.set_item("max_wire_version", server.max_wire_version)?;

@@ -289,7 +289,7 @@ unsafe extern "C" fn meta_getattro(
     name: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a live class and any object for a name, and keeps them alive. `type`'s own slot is
-    // there, refuses what is no str, does for the others what it does for any class, and returns a new reference or
+    // there, refuses names that are no str, reads any class in the same way, and returns a new reference or
     // null with the error set.
     unsafe {
         let Some(get) = ffi::PyType_Type.tp_getattro else { return std::ptr::null_mut() };

@@ -55,7 +55,7 @@ def single(model: Any, query: Any, is_async: bool, terminal: str, is_id: bool = 
 def short_of(model: Any) -> tuple[Any, Any, Any]:
     """Return the name of a model's connection, its model in the core, and the type of ids that need no conversion.
 
-    None in place of the name: only a request can ask for its documents; in place of the type: for one by its id.
+    Without a name, only a request can ask for its documents; without a type, only a request can ask by id.
     """
     own = model.__plan__.id
     is_short = model.__tenant__ is None and model.__tag_value__ is None

@@ -295,7 +295,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         mut is_value: bool,
         depth: u32,
     ) -> Found<Bound<'py, PyAny>> {
-        // SAFETY: `members` calls this with the node it came to, which `_walk` keeps, and before it steps on: it kept
+        // SAFETY: `members` calls this with its current node, which `_walk` keeps, before its next step: it kept
         // one value above `base` for each step to that node.
         let dict = unsafe { self.values.open_dict(node, base)? };
         loop {
