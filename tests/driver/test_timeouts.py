@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pickle
+import re
 import sys
 import threading
 import time
@@ -118,6 +119,7 @@ def test_the_search_for_a_server_ends_with_the_limit(face: Any, nowhere: str) ->
     error, seconds = timed(face, lambda: client.a.b.find_one())
     assert isinstance(error, ServerSelectionTimeoutError)
     assert error.timeout
+    assert re.search(r"within \d\.\d{1,3} s: ", str(error)), error
     assert seconds < 25
 
 
