@@ -107,7 +107,7 @@ def export_jsonl(
                     if last is not _NO_LINE:
                         # The bound itself, if it still exists.
                         first, _, others = text.partition(b"\n")
-                        if _is_same_key(_id_of(first), last):
+                        if _as_key(_id_of(first)) == _as_key(last):
                             count, text = count - 1, others
                         last = _NO_LINE
                     if count:
@@ -163,12 +163,8 @@ def _id_of(line: bytes) -> Any:
         raise JSONLinesError("expected a document with an _id on the last line of the file") from error
 
 
-def _is_same_key(one: Any, other: Any) -> bool:
-    """Return whether the `_id` index treats both as one key. Numbers are equal by value, others by type and value."""
-    return bool(_as_key(one) == _as_key(other))
-
-
 def _as_key(value: Any) -> Any:
+    """Return the key of a value in the `_id` index: numbers are equal by value, others by type and value."""
     if isinstance(value, Decimal128):
         value = value.to_decimal()
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):

@@ -97,21 +97,20 @@ def pictures(content: dict[str, Any]) -> dict[str, str]:
         for lead in comparisons.findings(Results(content))
         if lead.best is not None and lead.best.times is not None and lead.best.times.excludes(1.0)
     ]
-    return {
-        f"{width}{name}": charts.picture(rows, charts.style(name, 15), frame)
-        for width, frame in charts.FRAMES.items()
-        for name in charts.COLOURS
-    }
+    return _drawn(charts.picture, rows)
 
 
 def cost_pictures(content: dict[str, Any]) -> dict[str, str]:
     """Return the chart of the client's processor time in the same way; nothing if the run has no such figures."""
     rows = [(each.title, each.ours, each.peers) for each in costs(Results(content))]
+    return _drawn(charts.costs, rows) if rows else {}
+
+
+def _drawn(draw: Callable[..., str], rows: list[Any]) -> dict[str, str]:
     return {
-        f"{width}{name}": charts.costs(rows, charts.style(name, 15), frame)
+        f"{width}{name}": draw(rows, charts.style(name, 15), frame)
         for width, frame in charts.FRAMES.items()
         for name in charts.COLOURS
-        if rows
     }
 
 
