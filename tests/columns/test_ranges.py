@@ -184,6 +184,13 @@ def test_what_has_no_ranges_raises_and_names_itself(database: Any, what: str, wa
             getattr(make(database.ints), way)(parallel=2)
 
 
+def test_order_of_one_cursor_is_refused_by_its_own_name(database: Any) -> None:
+    with pytest.raises(
+        InvalidOperation, match=r"^ordered=True reads ranges of _id, which does not go with sort"
+    ):
+        database.ints.find().sort("n", 1).to_arrow(ordered=True)
+
+
 def test_bound_session_has_no_ranges_either(database: Any) -> None:
     with (
         database.client.start_session() as session,

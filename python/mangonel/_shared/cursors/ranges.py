@@ -32,7 +32,9 @@ class Ranges:
     """
 
     def __init__(self, cursor: Any, count: int, *, is_ordered: bool = False) -> None:
-        check(cursor, count, "cursor as parallel", wanted=f"parallel={count} reads ranges of _id")
+        # Of a single cursor, the order was asked for.
+        given = "ordered=True" if is_ordered and count == 1 else f"parallel={count}"
+        check(cursor, count, "cursor as parallel", wanted=f"{given} reads ranges of _id")
         self._cursor: _Cursor[Any] = cursor
         self._port = cursor._port
         self._count = count
