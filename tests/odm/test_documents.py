@@ -348,10 +348,10 @@ def test_conditions_refuse_python_logic() -> None:
 
 def test_model_without_connection_says_what_to_do() -> None:
     class Elsewhere(Document):
-        __connection__ = "elsewhere"
+        __connection__ = "never connected"
         name: str
 
-    with pytest.raises(NotConnected, match="elsewhere"):
+    with pytest.raises(NotConnected, match="never connected"):
         Elsewhere.find().all()
 
 
