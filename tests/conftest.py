@@ -139,10 +139,17 @@ def kept_clients() -> Iterator[dict[tuple[str, str], Any]]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A headless browser; it is closed with the module, because its event loop would hinder other tests."""
-    with browser.chromium() as running:
-        yield running
+def chromium_to_lend() -> Iterator[browser.Lend]:
+    """A headless browser for the tests of a module: it takes half a second to start."""
+    with browser.chromium() as lend:
+        yield lend
+
+
+@pytest.fixture
+def chromium(chromium_to_lend: browser.Lend) -> Iterator[Any]:
+    """A headless browser; no other event loop can run beside it, until the test has ended."""
+    with chromium_to_lend() as lent:
+        yield lent
 
 
 @pytest.fixture

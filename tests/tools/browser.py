@@ -6,9 +6,10 @@ that keeps a picture of each page that was looked at.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
@@ -40,15 +41,34 @@ TOO_WIDE = """() => {
 }"""
 
 
+Lend = Callable[[], AbstractContextManager[Any]]
+
+
 @contextmanager
-def chromium() -> Iterator[Any]:
-    """Give a browser without a window."""
+def chromium() -> Iterator[Lend]:
+    """Start a browser without a window; give a function that lends it to one test after the other.
+
+    Playwright's event loop runs in a greenlet, and asyncio takes it for one that runs in all of this thread. So it
+    counts as running while the browser is lent, and tests beside may run loops of their own.
+    """
     playwright = pytest.importorskip("playwright.sync_api")
     program = needed("chromium")
     with playwright.sync_playwright() as tools:
         # Its sandbox needs rights that containers seldom give; what it shows here is ours.
         browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
+        loop = asyncio._get_running_loop()
+
+        @contextmanager
+        def lend() -> Iterator[Any]:
+            asyncio._set_running_loop(loop)
+            try:
+                yield browser
+            finally:
+                asyncio._set_running_loop(None)
+
+        asyncio._set_running_loop(None)
+        yield lend
+        asyncio._set_running_loop(loop)
         browser.close()
 
 
