@@ -283,10 +283,24 @@ def test_djangos_cookie_settings_are_honoured_and_its_own_middleware_is_refused(
     stock = "django.contrib.sessions.middleware.SessionMiddleware"
     with override_settings(MIDDLEWARE=[stock]):
         app = django_site.handler(sessions_with(), enter)
-    with httpx.Client(transport=httpx.WSGITransport(app), base_url=HOST) as client:
-        assert client.get("/").status_code == 500
-    with pytest.raises(ImproperlyConfigured, match="in place of"):
-        SessionStore().accessed  # noqa: B018
+        with httpx.Client(transport=httpx.WSGITransport(app), base_url=HOST) as client:
+            assert client.get("/").status_code == 500
+        with pytest.raises(ImproperlyConfigured, match="in place of"):
+            SessionStore().accessed  # noqa: B018
+
+
+def test_the_cookies_name_is_that_of_the_websessions_whatever_settings_are_put_back() -> None:
+    plain, wide = sessions_with(), sessions_with(domain="b.example")
+    with override_settings(WEBSESSIONS=plain):
+        websessions()
+        for _ in range(2):
+            with override_settings(WEBSESSIONS=wide):
+                websessions()
+                assert settings.SESSION_COOKIE_NAME == "__Secure-sid"
+        # The name that was put back is no wish of the program's.
+        other = sessions_with(domain="b.example")
+        with override_settings(WEBSESSIONS=other):
+            assert websessions().cookie.name == "__Secure-sid"
 
 
 # The admin, with `mangonel.contrib.django`, in a process of its own.

@@ -74,8 +74,8 @@ KEPT = ("flash", "idle")
 Respond = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
 _honoured: weakref.WeakSet[CheckedSettings[Any]] = weakref.WeakSet()
-# Settings that `websessions` has set.
-_told: dict[str, Any] = {}
+# Names of the cookie that `websessions` has put into the settings.
+_told: set[str] = set()
 
 
 def websessions() -> Any:
@@ -99,9 +99,10 @@ def websessions() -> Any:
         except UsageError as error:
             raise ImproperlyConfigured(str(error)) from error
         _honoured.add(found)
-    if _told.get("SESSION_COOKIE_NAME") != found.cookie.name:
-        # Django's test client reads the cookie's name from the settings.
-        settings.SESSION_COOKIE_NAME = _told["SESSION_COOKIE_NAME"] = found.cookie.name
+    if settings.SESSION_COOKIE_NAME != found.cookie.name:
+        # Django's test client reads the cookie's name from the settings, and may put an earlier one back.
+        _told.add(found.cookie.name)
+        settings.SESSION_COOKIE_NAME = found.cookie.name
     return found
 
 
@@ -127,7 +128,7 @@ def _honour(sessions: Any) -> None:
 
 def _setting(name: str, default: Any) -> Any:
     value = getattr(settings, name, default)
-    return default if value == _told.get(name) else value
+    return default if name == "SESSION_COOKIE_NAME" and value in _told else value
 
 
 class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
