@@ -18,10 +18,11 @@ import django_site
 import httpx
 import pytest
 from applications import HOST
+from asgiref.sync import sync_to_async
 from browser import after
 
 from mangonel.server import Server
-from mangonel.websessions import MemoryStore, UsageError, WebSessions
+from mangonel.websessions import MemoryStore, StoreError, UsageError, WebSessions
 
 django_site.configure()
 
@@ -30,6 +31,7 @@ from django.contrib import auth
 from django.contrib.auth.models import AnonymousUser, User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, override_settings
 from django.urls import path
@@ -303,6 +305,35 @@ def test_the_cookies_name_is_that_of_the_websessions_whatever_settings_are_put_b
             assert websessions().cookie.name == "__Secure-sid"
 
 
+class GoneStore(MemoryStore):
+    """Loses what it is given."""
+
+    async def put(self, record: Any, expected: int) -> bool:
+        raise StoreError("the store is gone")
+
+
+def test_a_websession_that_cannot_be_stored_is_told_on_an_event_loop_beside_a_database() -> None:
+    closed: list[str] = []
+
+    async def view(request: HttpRequest) -> HttpResponse:
+        request.session["n"] = 1
+        # As each query does. Django looks at what is open whenever a response is closed.
+        await sync_to_async(connection.ensure_connection)()
+        response = HttpResponse("stored")
+        response._resource_closers.append(lambda: closed.append("closed"))
+        return response
+
+    app = django_site.handler(WebSessions(GoneStore()), view, is_async=True)
+
+    async def ask() -> int:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url=HOST) as client:
+            return (await client.get("/")).status_code
+
+    assert asyncio.run(ask()) == 503
+    assert closed == ["closed"]
+
+
 # The admin, with `mangonel.contrib.django`, in a process of its own.
 
 
@@ -389,6 +420,7 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 first.admin.command("ping")
 from django.core.management import call_command
+from django.db import connection
 from django.core.management.base import SystemCheckError
 from django.core.exceptions import ImproperlyConfigured
 import io

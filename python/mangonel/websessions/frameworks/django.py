@@ -42,6 +42,7 @@ from mangonel.websessions.session import RequestView, WebSession
 from mangonel.websessions.settings import seconds
 
 try:
+    from asgiref.sync import sync_to_async
     from django.conf import settings
     from django.contrib.auth import SESSION_KEY
     from django.contrib.sessions.backends.base import SessionBase
@@ -99,7 +100,7 @@ def websessions() -> Any:
         except UsageError as error:
             raise ImproperlyConfigured(str(error)) from error
         _honoured.add(found)
-    if settings.SESSION_COOKIE_NAME != found.cookie.name:
+    if found.cookie.name != settings.SESSION_COOKIE_NAME:
         # Django's test client reads the cookie's name from the settings, and may put an earlier one back.
         _told.add(found.cookie.name)
         settings.SESSION_COOKIE_NAME = found.cookie.name
@@ -607,14 +608,18 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             await self._commit_flow(session, face, response.status_code)
         except WebSessionError as error:
             log.error("cannot store the websession: %s", error)
-            response.close()
-            response = _plain(error.status)
+            answer = _plain(error.status)
             if error.status == 500:
                 # Its values cannot be stored; an id that was given up stays so.
                 await self._commit_failure_flow(session, face)
-                _add(response, take_headers(session))
+                _add(answer, take_headers(session))
             leave(session)
-            return response
+            if face.waits:
+                # Receivers of its signal close connections of databases, which Django refuses on an event loop.
+                await sync_to_async(response.close)()
+            else:
+                response.close()
+            return answer
         store._note_key()
         if response.streaming:
             _add(response, stream_headers(session, response.headers.get("Cache-Control")))
