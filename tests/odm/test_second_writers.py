@@ -10,13 +10,19 @@ import pytest
 from mangonel import _core
 from mangonel.monitoring import CommandListener
 from mangonel.odm import (
+    Audited,
     Connection,
+    DeleteDenied,
     Document,
     Index,
+    Indexed,
     KeepsChanges,
     ParallelSaveError,
+    Ref,
+    SoftDelete,
     Version,
     connect,
+    field,
     identity_map,
 )
 from mangonel.odm.model.convert import SAVING
@@ -55,6 +61,7 @@ class Before(CommandListener):
 
     def __init__(self) -> None:
         self.plan: dict[str, Callable[[], Any]] = {}
+        self.connection: Any = None
 
     def started(self, event: Any) -> None:
         act = self.plan.pop(event.command_name, None)
@@ -73,6 +80,7 @@ def before(server: Server, db: Connection, face: Any) -> Iterator[Before]:
     """A listener at the models' connection."""
     listener = Before()
     made = connect(server.uri, database=db.name, event_listeners=[listener])
+    listener.connection = made
     yield listener
     made.close()
     face.wait(made.aclose())
@@ -176,3 +184,89 @@ def test_programs_that_synchronise_indexes_at_once_all_succeed(
         "_id_": False,
         "n_1": True,
     }
+
+
+class Boss(Document):
+    __collection__ = "second_boss"
+    mail: Annotated[str, Indexed(unique=True)] = ""
+    note: str = ""
+
+
+class AuditedBoss(Audited):
+    __collection__ = "second_boss"
+    mail: str = ""
+    note: str = ""
+
+
+class MarkedBoss(SoftDelete):
+    __collection__ = "second_boss"
+    mail: str = ""
+    note: str = ""
+    rev: Annotated[int, Version] = 0
+
+
+class OfBoss(Document):
+    __collection__ = "second_of"
+    boss: Ref[Boss] = field(on_delete="deny")
+
+
+class OfAudited(Document):
+    __collection__ = "second_of"
+    boss: Ref[AuditedBoss] = field(on_delete="deny")
+
+
+class OfMarked(Document):
+    __collection__ = "second_of"
+    boss: Ref[MarkedBoss] = field(on_delete="deny")
+
+
+@pytest.mark.parametrize("model", [Boss, AuditedBoss, MarkedBoss])
+def test_a_deletion_that_is_denied_after_its_commit_leaves_the_instance_and_the_history_as_they_are_stored(
+    model: Any, before: Before, db: Connection, face: Any
+) -> None:
+    document = model(mail="a")
+    face.save(document)
+    document.note = "unsaved"
+    rows = db.client[db.name]
+    before.plan["commitTransaction"] = lambda: rows["second_of"].insert_one({"boss": document.id})
+    start = document.adelete if face.is_async else document.delete
+    with pytest.raises(DeleteDenied, match="the deletions were undone"):
+        face.call(before.connection, "run", start)
+    assert (document.is_deleted, document.is_new, set(document.changes())) == (False, False, {"note"})
+    face.save(document)
+    assert rows["second_boss"].find_one({}, {"_id": 0, "note": 1, "mail": 1}) == {
+        "mail": "a",
+        "note": "unsaved",
+    }
+    if model is AuditedBoss:
+        history = face.call(document, "history")
+        assert [one.operation for one in history] == ["insert", "delete", "insert", "update"]
+
+
+def test_what_cannot_be_stored_again_is_told(before: Before, db: Connection, face: Any) -> None:
+    face.call(Boss, "sync_indexes")
+    boss = Boss(mail="a")
+    face.save(boss)
+    rows = db.client[db.name]
+
+    def come_between() -> None:
+        rows["second_boss"].insert_one({"mail": "a"})
+        rows["second_of"].insert_one({"boss": boss.id})
+
+    # The deletion asks for locks of references after it, and then looks for them.
+    before.plan["update"] = come_between
+    with pytest.raises(DeleteDenied, match="were undone, but for 1 documents that collide") as raised:
+        face.call(boss, "delete")
+    assert repr(boss.id) in str(raised.value)
+
+
+def test_a_mark_from_before_is_put_back_as_it_was(before: Before, db: Connection, face: Any) -> None:
+    boss = MarkedBoss()
+    face.save(boss)
+    face.call(boss, "delete")
+    rows = db.client[db.name]
+    marked = rows["second_boss"].find_one()["deleted_at"]
+    before.plan["update"] = lambda: rows["second_of"].insert_one({"boss": boss.id})
+    with pytest.raises(DeleteDenied):
+        face.call(MarkedBoss.unscoped(MarkedBoss.id == boss.id), "delete")
+    assert rows["second_boss"].find_one()["deleted_at"] == marked

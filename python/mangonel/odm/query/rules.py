@@ -6,7 +6,7 @@ that is denied afterwards is undone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -70,9 +70,10 @@ class Plan:
         updates: models, fields, rules and the ids that references to these lose.
         denials: a model that is deleted from, the request for documents that may refer to it, the field, the ids.
         taken: the documents deleted so far, if a rule can still deny that or a caller collects them; None otherwise.
+        put_back: called when they are stored again, to tell the instance that was deleted; None: there is none.
     """
 
-    __slots__ = ("cascades", "denials", "followed", "taken", "updates")
+    __slots__ = ("cascades", "denials", "followed", "put_back", "taken", "updates")
 
     def __init__(self) -> None:
         self.cascades: list[tuple[Any, list[Any]]] = []
@@ -80,6 +81,7 @@ class Plan:
         self.updates: list[tuple[Any, Any, str, list[Any]]] = []
         self.denials: list[tuple[Any, Any, Any, list[Any]]] = []
         self.taken: list[tuple[Any, Any, Any, dict[str, Any]]] | None = None
+        self.put_back: Callable[[], None] | None = None
 
 
 async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
@@ -238,12 +240,19 @@ async def _look_flow(plan: Plan, session: Any, also: str = "") -> None:
             cursor = collection.find(query_of(place.filter, part), projection={"_id": 1}, **options)
             count += len(await cursor._to_list_flow(None))
         if count:
-            await _restore_flow(plan)
-            raise _denied(current, place, field, count, f"the deletions were undone{also and '; '}{also}")
+            lost = await _restore_flow(plan, place.connection)
+            outcome = "the deletions were undone"
+            if lost:
+                outcome += (
+                    f", but for {len(lost)} documents that collide with one that another program has stored meanwhile: "
+                    f"{', '.join(lost[:3])}"
+                )
+            raise _denied(current, place, field, count, f"{outcome}{also and '; '}{also}")
 
 
-async def _restore_flow(plan: Plan) -> None:
-    """Store deleted documents again, and remove marks."""
+async def _restore_flow(plan: Plan, connection: Any) -> list[str]:
+    """Store deleted documents again, and remove marks; return those that could not be stored."""
+    lost: list[str] = []
     for model, collection, known, keywords in reversed(plan.taken or []):
         port = collection._port
         if keywords and not keywords["session"].in_transaction:
@@ -253,14 +262,22 @@ async def _restore_flow(plan: Plan) -> None:
             if model.__soft_delete__():
                 key = model.__plan__.fields["deleted_at"].key
                 change = update_for(model, [{"$set": {key: former}}])
-                await port.call(collection.update_one, {"_id": id, key: taken}, change, **keywords)
-                continue
+                act, arguments = collection.update_one, [{"_id": id, key: taken}, change]
+            else:
+                act, arguments = collection.insert_one, [taken]
             try:
-                await port.call(collection.insert_one, taken, **keywords)
-            except DuplicateKeyError:
-                # Another program stored one with this id.
-                continue
+                if keywords or model.__recorder__ is None:
+                    await port.call(act, *arguments, **keywords)
+                else:
+                    await model.__recorder__.restored_flow(connection, model, collection, id, act, arguments)
+            except DuplicateKeyError as error:
+                # Perhaps another program stored one with this id.
+                if (error.details or {}).get("keyPattern") != {"_id": 1}:
+                    lost.append(f"{model.__name__} {id!r}")
     plan.taken = []
+    if plan.put_back is not None and not lost:
+        plan.put_back()
+    return lost
 
 
 async def _changed_flow(
@@ -314,7 +331,8 @@ async def _take_flow(
 ) -> int:
     session = {name: keywords[name] for name in ("session",) if name in keywords}
     options = {name: keywords[name] for name in ("session", "collation", "hint", "let") if name in keywords}
-    rows = await collection.find(query, projection={"_id": 1}, **options)._to_list_flow(None)
+    mark_key = model.__plan__.fields["deleted_at"].key if model.__soft_delete__() else "_id"
+    rows = await collection.find(query, projection={"_id": 1, mark_key: 1}, **options)._to_list_flow(None)
     known: list[tuple[Any, Any, Any]] = []
     # Recorded at once, so that a failure in between can be undone.
     taken.append((model, collection, known, session))
@@ -324,9 +342,9 @@ async def _take_flow(
         if model.__soft_delete__():
             update = model.__soft_delete_update__()
             count = await update_all_flow(collection, one, update, keywords)
-            mark = update["$set"][model.__plan__.fields["deleted_at"].key]
             if count:
-                known.append((row["_id"], mark, None))
+                # It may have been marked before.
+                known.append((row["_id"], update["$set"][mark_key], row.get(mark_key)))
             continue
         found = await collection._port.call(raw.find_one_and_delete, one, **keywords)
         if found is not None:

@@ -155,6 +155,31 @@ class Recorder:
 
         await _transaction_flow(connection, place.port.is_async, session, None, attempt_flow)
 
+    async def restored_flow(
+        self, connection: Any, model: Any, collection: Any, id: Any, act: Callable[..., Any], arguments: Any
+    ) -> None:
+        """Store a deleted document again by a method of its collection, and record that.
+
+        Args:
+            connection: its connection.
+            model: its model.
+            collection: its collection.
+            id: its id.
+            act: the method.
+            arguments: those of the method.
+        """
+        port = collection._port
+
+        async def attempt_flow() -> None:
+            keywords = {"session": session_for(connection)}
+
+            async def act_flow() -> None:
+                await port.call(act, *arguments, **keywords)
+
+            await _recorded_flow(model, collection, keywords, [id], lambda made: [], act_flow)
+
+        await _transaction_flow(connection, port.is_async, None, None, attempt_flow)
+
 
 def check_recordable(model: Any) -> None:
     """Refuse a model whose history would reveal fields that it hides.

@@ -7,7 +7,7 @@ has one running save at a time. The server's result is compared with the command
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mangonel import _core
@@ -665,6 +665,9 @@ async def _delete_flow(document: Any, place: Place, where: Any) -> None:
             # The mark is stored as it was, which makes another version.
             _note(document, {document.__plan__.fields["deleted_at"].key: former})
         raise
+    if plan.denials:
+        # A deletion in a transaction can be denied after the commit.
+        plan.put_back = _put_back_of(document, former if cls.__soft_delete__() else None)
     await follow_flow(plan, request)
     if not cls.__soft_delete__():
         _core.odm_mark_deleted(document)
@@ -710,6 +713,13 @@ async def _mark_flow(document: Any, place: Place, where: Any) -> Any:
         await missing_document_flow(document, place, where)
     _note(document, dict(update["$set"]))
     return update["$set"][document.__plan__.fields["deleted_at"].key]
+
+
+def _put_back_of(document: Any, former: Any) -> Callable[[], None]:
+    """Return a function that tells a deleted instance that its document is stored again, with its former mark."""
+    if document.__class__.__soft_delete__():
+        return lambda: _note(document, {document.__plan__.fields["deleted_at"].key: former})
+    return Former(document).with_references().put_back
 
 
 def _note(document: Any, stored: dict[str, Any]) -> None:
