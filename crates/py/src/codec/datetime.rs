@@ -4,7 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyDeltaAccess};
 
-/// 0001-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z: what a `datetime` can hold.
+/// 0001-01-01T00:00:00.000Z and 9999-12-31T23:59:59.999Z: the range of `datetime`.
 pub(crate) const MIN_MILLIS: i64 = -62_135_596_800_000;
 pub(crate) const MAX_MILLIS: i64 = 253_402_300_799_999;
 

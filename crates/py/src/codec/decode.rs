@@ -165,7 +165,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         (self.position, self.depth) = mark;
     }
 
-    /// The fields up to `end` as a dict, and what its names say about it.
+    /// The fields up to `end` as a dict, and the flags of its names.
     fn dict(&mut self, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
         let base = self.values.height();
         let context = self.context;

@@ -8,7 +8,7 @@ pub trait Shape: Send + Sync {
     /// Returns the object of a document.
     ///
     /// # Errors
-    /// A value does not fit, the bytes are no BSON, or what the object's class raises.
+    /// A value does not fit, the bytes are no BSON, or an exception of the object's class.
     fn make(&self, py: Python<'_>, document: &[u8]) -> PyResult<Py<PyAny>>;
 }
 

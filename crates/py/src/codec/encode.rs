@@ -334,7 +334,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 return Ok(());
             }
             let kind = self.head(0, name)?;
-            // Held, because what follows may run Python code that takes it out of its container.
+            // Held, because later Python code may take it out of its container.
             let held = Bound::from_borrowed_ptr(self.py, value);
             let result = if class == &raw mut ffi::PyDict_Type {
                 self.out[kind] = 0x03;

@@ -166,7 +166,7 @@ impl<'py> Encoder<'_, 'py> {
         Err(self.unknown(value))
     }
 
-    /// Encodes what an encoder returned; the encoder may have been called from an encoder.
+    /// Encodes an encoder's result; the encoder may have been called from an encoder.
     fn again(
         &mut self,
         kind: usize,

@@ -62,7 +62,7 @@ pub(crate) fn raised(py: Python<'_>) -> Fault {
     Box::new(Problem::Python(PyErr::fetch(py)))
 }
 
-/// An error found here: `what` is what failed, `tail` why and what helps.
+/// An error found here: `what` names the failure, `tail` its reason and the remedy.
 #[cold]
 #[inline(never)]
 pub(crate) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>) -> Fault {

@@ -72,7 +72,7 @@ unsafe fn allocate(size: usize) -> *mut Keys {
     }
 }
 
-/// Gives back what `allocate` gave.
+/// Gives back memory from `allocate`.
 ///
 /// # Safety
 /// The interpreter's lock must be held; `keys` must come from `allocate` and be in no dict, or be null.

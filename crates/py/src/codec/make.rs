@@ -9,7 +9,7 @@ use super::fault::{Fault, raised};
 /// A new object, or why there is none.
 pub(crate) type Made<'py> = Result<Bound<'py, PyAny>, Fault>;
 
-/// Takes over what a call of the C API returned.
+/// Takes over the result of a call of the C API.
 ///
 /// # Safety
 /// `made` must be a reference that the caller owns and hands on, or null with the interpreter's error set.
@@ -44,7 +44,7 @@ pub(crate) fn natural(py: Python<'_>, number: u64) -> Made<'_> {
     unsafe { owned(py, ffi::PyLong_FromUnsignedLongLong(number)) }
 }
 
-/// The number of an int, or of what has an `__index__`; None: it does not fit.
+/// The number of an int, or of an object with `__index__`; None: it does not fit.
 pub(crate) fn long_of(number: &Bound<'_, PyAny>) -> Result<Option<i64>, Fault> {
     let mut overflow = 0;
     // SAFETY: the object is alive; where it is no number, the interpreter's error is set.
@@ -124,7 +124,7 @@ pub(crate) fn set_item(
     key: &Bound<'_, PyAny>,
     value: &Bound<'_, PyAny>,
 ) -> Result<(), Fault> {
-    // SAFETY: all three are alive as long as their `Bound`s, and the call refuses what is no dict.
+    // SAFETY: all three are alive as long as their `Bound`s, and the call refuses all but dicts.
     match unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) } {
         0 => Ok(()),
         _ => Err(raised(dict.py())),

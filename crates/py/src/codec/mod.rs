@@ -73,7 +73,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Appends a document. On an error the output is as long as before.
 ///
 /// # Errors
-/// `InvalidDocument`, `OverflowError` and others, with the path of the value; or what the user's code raised.
+/// `InvalidDocument`, `OverflowError` and others, with the path of the value; or an exception of the user's code.
 pub fn encode_document(
     py: Python<'_>,
     document: &Bound<'_, PyAny>,
@@ -121,7 +121,7 @@ fn appended<'py>(
 /// the caller's mapping. A raw document goes as it is and returns None.
 ///
 /// # Errors
-/// As `encode_document`; also what a mapping raises that does not let its `_id` be set.
+/// As `encode_document`; also the exception of a mapping that does not let its `_id` be set.
 pub fn encode_for_insert(
     py: Python<'_>,
     document: &Bound<'_, PyAny>,
@@ -202,7 +202,7 @@ pub fn object_id_of(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, PyAny
 /// Decodes bytes that are exactly one document.
 ///
 /// # Errors
-/// `InvalidBSON`, or what the user's document class or type decoder raised.
+/// `InvalidBSON`, or an exception of the user's document class or type decoder.
 pub fn decode_document(py: Python<'_>, bytes: &[u8], codec: &Codec) -> PyResult<Py<PyAny>> {
     let made = Decoder::new(py, codec, bytes).whole();
     made.map(Bound::unbind).map_err(|fault| into_exception(py, fault, None))
@@ -251,7 +251,7 @@ fn py_encode<'py>(
 ///
 /// Args:
 ///     data: bytes, or anything with the buffer protocol.
-///     codec_options: what documents, dates and UUIDs become. None: DEFAULT_CODEC_OPTIONS, which gives dicts.
+///     codec_options: the types of documents, dates and UUIDs. None: DEFAULT_CODEC_OPTIONS, which gives dicts.
 ///
 /// Raises:
 ///     InvalidBSON: the bytes are not one valid document, or hold a date that datetime cannot.
@@ -275,7 +275,7 @@ fn py_decode<'py>(
 ///
 /// Args:
 ///     data: bytes, or anything with the buffer protocol; empty for no documents.
-///     codec_options: what documents, dates and UUIDs become. None: DEFAULT_CODEC_OPTIONS, which gives dicts.
+///     codec_options: the types of documents, dates and UUIDs. None: DEFAULT_CODEC_OPTIONS, which gives dicts.
 ///
 /// Raises:
 ///     InvalidBSON: a document is cut off or not valid; `decode_iter` yields those before it.

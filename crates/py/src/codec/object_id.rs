@@ -63,7 +63,7 @@ pub(crate) fn class_ptr(py: Python<'_>) -> *mut ffi::PyTypeObject {
 /// Creates an instance: a new reference, or null with the interpreter's error set.
 ///
 /// # Safety
-/// `class` must be what `class_ptr` returned, and not null.
+/// `class` must be the result of `class_ptr`, and not null.
 #[inline]
 pub(crate) unsafe fn create(
     py: Python<'_>,
@@ -192,7 +192,7 @@ fn seed(py: Python<'_>, only_first: bool) -> PyResult<()> {
     Ok(())
 }
 
-/// Parses what `ObjectId()` takes.
+/// Parses the argument of `ObjectId()`.
 fn parse(value: &Bound<'_, PyAny>) -> PyResult<[u8; 12]> {
     let py = value.py();
     if value.is_none() {
@@ -346,13 +346,13 @@ called_with_an_instance! {
     reduce(*mut ffi::PyObject) => how_to_make;
 }
 
-/// Runs a method's body with what the interpreter passed first: an instance, or the class.
+/// Runs a method's body with the interpreter's first argument: an instance, or the class.
 fn called<F>(object: *mut ffi::PyObject, body: F) -> *mut ffi::PyObject
 where
     F: for<'py> FnOnce(&Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>,
 {
     enter(std::ptr::null_mut(), |py| {
-        // SAFETY: the interpreter keeps what it passes alive until the method returns.
+        // SAFETY: the interpreter keeps its arguments alive until the method returns.
         let object = unsafe { Bound::from_borrowed_ptr(py, object) };
         body(&object).map(Bound::into_ptr)
     })

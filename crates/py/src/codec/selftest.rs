@@ -149,7 +149,7 @@ unsafe fn objects_pass(py: Python<'_>, samples: &Samples) -> bool {
 /// # Safety
 /// The structures must be those of this interpreter.
 unsafe fn dicts_pass(py: Python<'_>, samples: &Samples) -> bool {
-    // SAFETY: both ask for what this asks of its callers: that the structures are this interpreter's.
+    // SAFETY: both have the condition of this function: the structures are this interpreter's.
     unsafe { dicts(py, samples.sizes).unwrap_or(false) && walks(py, samples.tables).unwrap_or(false) }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn offset(member: &Bound<'_, PyAny>, class: Option<&Bound<'_, PyType>
     }
 }
 
-/// Returns what a slot of an instance holds; None if it was never set or is deleted.
+/// Returns the value in a slot of an instance; None if it was never set or is deleted.
 ///
 /// # Safety
 /// `offset` must come from `offset` for the class of `object`, or for one that it inherits from.

@@ -98,7 +98,7 @@ impl NextWord {
     }
 }
 
-/// Reads what a question's call returned: the answer, and the state of the conversation.
+/// Reads the result of a question's call: the answer, and the state of the conversation.
 pub fn answer(found: &Bound<'_, PyAny>) -> PyResult<(Answer, Option<Py<PyAny>>)> {
     if let Ok(keys) = found.cast::<SessionKeys>() {
         return Ok((Answer::Keys(keys.get().0.clone()), None));

@@ -359,7 +359,7 @@ fn no_memory(more: usize) -> PyErr {
     PyMemoryError::new_err(format!("no memory for {more} more bytes"))
 }
 
-/// Finds the next document of an array's elements; the error says what stands there instead.
+/// Finds the next document of an array's elements; the error names the other element found there.
 pub fn next_in(message: &[u8], position: usize, end: usize) -> Result<Option<Range<usize>>, String> {
     let found = element_at(message, position, end)?;
     Ok(found.map(|(start, document)| start..start + document.as_bytes().len()))

@@ -21,7 +21,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(shown_json, module)?)
 }
 
-/// Return a document as relaxed extended JSON; what is longer than `longest` bytes ends in "...". `hidden`: the keys
+/// Return a document as relaxed extended JSON; text longer than `longest` bytes ends in "...". `hidden`: the keys
 /// that are left out. Without `values`, a command is shown with "?" in their place, and of an array only the first item.
 #[entries]
 #[pyfunction]

@@ -32,7 +32,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Asks for the next step, and prepares what it needs.
+    /// Asks for the next step, and prepares its values.
     fn advance(&mut self, py: Python<'_>) {
         let (address, role) = (self.address.clone(), self.role);
         let core = self.core.clone_ref(py);

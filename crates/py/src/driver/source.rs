@@ -24,7 +24,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Encode the insert of one document, which gains an `_id` when it has none.
 ///
-/// `answer`: called with the `_id` and whether the write is acknowledged; what it returns is the operation's result.
+/// `answer`: called with the `_id` and whether the write is acknowledged; its result is the operation's.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (database, command, document, codec, replies, max_document_size, answer, session=None))]

@@ -296,7 +296,7 @@ impl Waiter {
         matches!(self.state, State::Cancelled(_))
     }
 
-    /// Return None when the reply is there; raise what ended the wait otherwise.
+    /// Return None when the reply is there; raise the error that ended the wait otherwise.
     fn result(&self, py: Python<'_>) -> PyResult<()> {
         match &self.state {
             State::Arrived => Ok(()),
@@ -307,7 +307,7 @@ impl Waiter {
         }
     }
 
-    /// Return what ended the wait, or None when the reply is there.
+    /// Return the error that ended the wait, or None when the reply is there.
     fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.state {
             State::Failed(error) => Ok(Some(error.clone_ref(py))),

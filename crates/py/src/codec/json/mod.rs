@@ -60,7 +60,7 @@ fn answer<'py>(py: Python<'py>, made: Found<Bound<'py, PyAny>>) -> PyResult<Boun
     }
 }
 
-/// Return what `text`, a str or UTF-8 bytes, stands for; NotImplemented: ask the Python functions.
+/// Return the value of `text`, a str or UTF-8 bytes; NotImplemented: ask the Python functions.
 #[entries]
 #[pyfunction]
 pub(super) fn json_loads<'py>(

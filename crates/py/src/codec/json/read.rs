@@ -387,7 +387,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.text(key)
     }
 
-    /// Asks the Python functions what an object with a `$` key stands for.
+    /// Asks the Python functions for the value of an object with a `$` key.
     #[inline(never)]
     fn asked(&mut self, dict: &Bound<'py, PyAny>) -> Found<Bound<'py, PyAny>> {
         // Python code may let other threads go on, which use the collector as they like.

@@ -153,7 +153,7 @@ impl ChunkPacker {
         Ok(at)
     }
 
-    /// Return the insert of what was packed since the last one, the begun chunk too if `is_last`; None if nothing was.
+    /// Return the insert of the chunks packed since the last one, the begun one too if `is_last`; None if there is none.
     fn next_operation(
         &mut self,
         py: Python<'_>,

@@ -47,7 +47,7 @@ struct Copy {
     room: Room,
 }
 
-/// Reads a file's chunks in order out of the batches of one cursor, and checks each against what the file says.
+/// Reads a file's chunks in order out of the batches of one cursor, and checks each against the file's document.
 #[pyclass(module = "mangonel._core")]
 pub struct ChunkReader {
     chunk_size: u64,
@@ -179,7 +179,7 @@ impl ChunkReader {
         self.is_suspicious |= !follows;
     }
 
-    /// Finds what is to be copied next; `None` when the target is full or the batch used up.
+    /// Finds the next bytes to copy; `None` when the target is full or the batch used up.
     fn next_copy(&mut self, target: &mut ChunkTarget) -> Option<Copy> {
         while target.filled < target.size {
             if self.left() > 0 {
@@ -247,7 +247,7 @@ fn read_chunk(message: &[u8], range: std::ops::Range<usize>) -> Result<Chunk, St
 #[entries]
 #[pymethods]
 impl ChunkReader {
-    /// `chunk_size` and `length`: what the file's own document says. `position`: the first byte to be read.
+    /// `chunk_size` and `length`: from the file's own document. `position`: the first byte to be read.
     #[new]
     fn new(chunk_size: u64, length: u64, position: u64) -> PyResult<Self> {
         if chunk_size == 0 || chunk_size > i32::MAX as u64 || length > i64::MAX as u64 {
@@ -319,7 +319,7 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Copy what the batch has into `target`, as much as fits; return how much.
+    /// Copy the batch's bytes into `target`, as many as fit; return their number.
     ///
     /// # Errors
     /// `RuntimeError` when another thread read on meanwhile.
@@ -354,7 +354,7 @@ impl ChunkReader {
         self.left() > 0 || self.advance(None)
     }
 
-    /// Return what is left of the current chunk, or the next one of the batch, at most `limit` bytes; None when the
+    /// Return the rest of the current chunk, or the next one of the batch, at most `limit` bytes; None when the
     /// batch is used up.
     #[pyo3(signature = (limit=None))]
     fn piece<'py>(&mut self, py: Python<'py>, limit: Option<usize>) -> Option<Bound<'py, PyBytes>> {

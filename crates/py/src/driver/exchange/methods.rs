@@ -78,7 +78,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the connection is still being made usable, so that what is sent next is not the command.
+    /// Whether the connection is still being made usable, so that the next message is not the command.
     #[getter]
     fn is_handshake(&self) -> bool {
         self.inner.is_handshake()
@@ -109,7 +109,7 @@ impl Exchange {
         self.core.get().peek(|state| self.inner.step_timeout(&state.client, now)).map(seconds)
     }
 
-    /// Whether `step_timeout` shrinks from call to call, since it is what is left of the whole operation's time.
+    /// Whether `step_timeout` shrinks from call to call, since it is the rest of the whole operation's time.
     #[getter]
     pub(crate) fn is_limited(&self) -> bool {
         self.inner.is_limited()

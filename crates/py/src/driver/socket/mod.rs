@@ -30,7 +30,7 @@ pub enum When {
     Ready,
 }
 
-/// Reads what a system call returned.
+/// Reads the result of a system call.
 fn outcome(moved: isize) -> io::Result<Progress> {
     if let Ok(count) = usize::try_from(moved) {
         return Ok(Progress::Moved(count));
@@ -85,7 +85,7 @@ impl Socket {
         }
     }
 
-    /// Sends everything, and shortens `outbound` by what was sent.
+    /// Sends everything, and shortens `outbound` by the sent bytes.
     pub fn send_all(self, outbound: &mut &[u8]) -> Ended {
         // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
         let when = if self.until.is_some() { When::Now } else { When::Ready };
@@ -149,7 +149,7 @@ impl Socket {
     }
 }
 
-/// Runs `part` without the interpreter's lock, again after each signal; raises what a signal handler raises.
+/// Runs `part` without the interpreter's lock, again after each signal; raises a signal handler's exception.
 pub fn insist(py: Python<'_>, mut part: impl FnMut() -> Ended + Send) -> PyResult<Ended> {
     loop {
         match py.detach(&mut part) {
@@ -159,7 +159,7 @@ pub fn insist(py: Python<'_>, mut part: impl FnMut() -> Ended + Send) -> PyResul
     }
 }
 
-/// Sends what a non-blocking socket takes at once; returns how much.
+/// Sends the bytes that a non-blocking socket takes at once; returns their number.
 pub fn send_now(fd: i32, bytes: &[u8]) -> io::Result<usize> {
     match send(fd, bytes, When::Now)? {
         Progress::Moved(count) => Ok(count),
@@ -167,7 +167,7 @@ pub fn send_now(fd: i32, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// Receives what is there, without waiting.
+/// Receives the bytes that have arrived, without waiting.
 pub fn receive_now(fd: i32, window: &mut [u8]) -> io::Result<Progress> {
     receive(fd, window, When::Now)
 }

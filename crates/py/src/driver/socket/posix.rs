@@ -29,7 +29,7 @@ fn receive_by_flags(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progre
     outcome(unsafe { libc::recv(fd, window.as_mut_ptr().cast(), window.len(), flags) })
 }
 
-/// Receives `direct` bytes to `place`, and what is more into `window`.
+/// Receives `direct` bytes to `place`, and further ones into `window`.
 ///
 /// # Safety
 /// `place` must have room for `direct` bytes.

@@ -19,7 +19,7 @@ fn socket(fd: i32) -> SOCKET {
     fd as u32 as SOCKET
 }
 
-/// A part of memory as Windows counts it; what is longer is cut.
+/// A part of memory as Windows counts it; a longer part is cut.
 fn buffer(start: *mut u8, length: usize) -> WSABUF {
     WSABUF { len: u32::try_from(length).unwrap_or(u32::MAX), buf: start }
 }
@@ -41,7 +41,7 @@ pub fn receive(fd: i32, window: &mut [u8], _when: When) -> io::Result<Progress> 
     unsafe { receive_both(fd, null_mut(), 0, window, When::Now) }
 }
 
-/// Receives `direct` bytes to `place`, and what is more into `window`.
+/// Receives `direct` bytes to `place`, and further ones into `window`.
 ///
 /// # Safety
 /// `place` must have room for `direct` bytes.
