@@ -174,24 +174,21 @@ def from_url(url: StoreURL) -> RedisClusterStore:
 
     Options: prefix, wait, connections, timeout, and tls, tlsCAFile, tlsCertificateKeyFile.
     """
-    group = _group(url)
-    nodes = [AsyncNode(host, port) for host, port in group.hosts]
-    client = AsyncCluster(
-        startup_nodes=nodes, require_full_coverage=False, retry=AsyncRetry(NoBackoff(), 0), **group.keywords
-    )
-    return RedisClusterStore(client, **group.own)
+    found: RedisClusterStore = _opened(url, RedisClusterStore, AsyncCluster, AsyncNode, AsyncRetry)
+    return found
 
 
 def blocking_from_url(url: StoreURL) -> BlockingRedisClusterStore:
     """Return the same for threads. Connects, as its client does."""
-    group = _group(url)
-    nodes = [ClusterNode(*each) for each in group.hosts]  # type: ignore[no-untyped-call]
-    client = RedisCluster(
-        startup_nodes=nodes, require_full_coverage=False, retry=Retry(NoBackoff(), 0), **group.keywords
+    found: BlockingRedisClusterStore = _opened(
+        url, BlockingRedisClusterStore, RedisCluster, ClusterNode, Retry
     )
-    return BlockingRedisClusterStore(client, **group.own)
+    return found
 
 
-def _group(url: StoreURL) -> Group:
+def _opened(url: StoreURL, store: Any, cluster: Any, node: Any, retry: Any) -> Any:
     # No client repeats a write by itself: a repeated write would be refused because of the first one.
-    return Group(url, PORT)
+    group, never = Group(url, PORT), retry(NoBackoff(), 0)
+    nodes = [node(host, port) for host, port in group.hosts]
+    client = cluster(startup_nodes=nodes, require_full_coverage=False, retry=never, **group.keywords)
+    return store(client, **group.own)
