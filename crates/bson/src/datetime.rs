@@ -134,7 +134,7 @@ pub fn write_iso(ms: i64, always_ms: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns what [`write_iso`] appends, as an array of which the first bytes count; None for years of other than four digits.
+/// Returns the text of [`write_iso`], as an array of which the first bytes count; None for years of other than four digits.
 #[inline]
 pub(crate) fn iso(ms: i64, always_ms: bool) -> Option<([u8; 24], usize)> {
     let civil = Civil::from_ms(ms);

@@ -82,12 +82,12 @@ impl Error {
         self
     }
 
-    /// Returns what went wrong.
+    /// Returns the kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Returns the byte it happened at, counted from the start of what was read.
+    /// Returns the byte it happened at, counted from the start of the read bytes.
     pub fn offset(&self) -> Option<usize> {
         self.0.offset
     }

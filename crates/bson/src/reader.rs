@@ -46,7 +46,7 @@ impl<'a> RawDocument<'a> {
         }
     }
 
-    /// Takes the document at the start of `bytes`, and returns what follows it too.
+    /// Takes the document at the start of `bytes`, and returns the bytes behind it too.
     ///
     /// # Errors
     /// [`ErrorKind::Malformed`] when the length prefix is below 5 or beyond the bytes, or the terminator is missing.

@@ -1,4 +1,4 @@
-//! Appends elements to a byte buffer. Checks nothing but what would corrupt the document; the caller keeps key order.
+//! Appends elements to a byte buffer. Checks only bytes that would corrupt the document; the caller keeps key order.
 //!
 //! A document is `begin_document`, any number of `append_*`, `end_document`. Keys must not hold a zero byte;
 //! keys that come from users go through [`check_key`] first.

@@ -38,7 +38,7 @@ pub fn parse_cluster_time(document: &[u8]) -> Option<u64> {
     parsed.get_timestamp("clusterTime").ok()?.map(|time| number(time.time, time.increment))
 }
 
-/// Keeps the newer of what is known and what was seen.
+/// Keeps the newer of the known time and the one that was seen.
 pub fn keep_newer(known: &mut Option<ClusterTime>, document: &[u8]) {
     let Some(seen) = parse_cluster_time(document) else { return };
     match known {

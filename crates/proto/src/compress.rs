@@ -220,7 +220,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Writes the compressed body at `out[at..]` and returns its size; what follows it is garbage.
+    /// Writes the compressed body at `out[at..]` and returns its size; bytes behind it are garbage.
     fn compress_body(
         &mut self,
         compressor: Compressor,

@@ -75,7 +75,7 @@ pub fn auth_command(
     finish(options, head, start, database, Replies::One, request_id)
 }
 
-/// Appends what every command carries, and stamps it.
+/// Appends the fields of every command, and stamps it.
 fn finish(
     options: &ClientOptions,
     mut head: Vec<u8>,

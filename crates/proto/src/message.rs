@@ -1,4 +1,4 @@
-//! OP_MSG: writing a command, reading a reply. Knows sections and flags, not what a command means.
+//! OP_MSG: writing a command, reading a reply. Knows sections and flags, but no commands.
 //! Spec: OP_MSG.
 
 use std::ops::Range;
@@ -44,9 +44,9 @@ impl Replies {
     }
 }
 
-/// A command's own bytes, encoded once; what changes from attempt to attempt is stamped behind them.
+/// A command's own bytes, encoded once; fields that change with each attempt are stamped behind them.
 pub struct Command {
-    /// `BODY_START` reserved bytes, then the body document without its terminator, then what was stamped.
+    /// `BODY_START` reserved bytes, then the body document without its terminator, then the stamped fields.
     head: Vec<u8>,
     /// End of the body's own elements in `head`.
     body_end: usize,
@@ -136,7 +136,7 @@ impl Command {
         self.head.get(BODY_START + 4..self.body_end).unwrap_or_default()
     }
 
-    /// Takes out what the body says of time, before the first stamp: `maxTimeMS` and the `wtimeout` of its write
+    /// Takes the time limits out of the body, before the first stamp: `maxTimeMS` and the `wtimeout` of its write
     /// concern, which give way to the limit of the whole operation.
     pub fn drop_own_limits(&mut self) {
         let Ok(body) = RawDocument::from_bytes(self.head.get(BODY_START..).unwrap_or_default()) else {
@@ -224,7 +224,7 @@ impl Command {
         self.unstamp();
     }
 
-    /// Makes the message ready to send: the body, then what `envelope` appends to it, then the sequence.
+    /// Makes the message ready to send: the body, then the fields that `envelope` appends, then the sequence.
     pub fn stamp(&mut self, request_id: i32, replies: Replies, envelope: impl FnOnce(&mut Vec<u8>)) {
         self.head.truncate(self.body_end);
         envelope(&mut self.head);
@@ -301,7 +301,7 @@ pub struct Reply<'a> {
     pub body_start: usize,
 }
 
-/// Splits a document-sequence section into its name, its documents and what comes behind it.
+/// Splits a document-sequence section into its name, its documents and the bytes behind it.
 fn split_section(sections: &[u8]) -> Option<(&str, &[u8], &[u8])> {
     let size = usize::try_from(read_i32(sections, 1)?).ok()?;
     let section = sections.get(5..1 + size)?;

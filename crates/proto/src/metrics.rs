@@ -137,7 +137,7 @@ impl PoolCounts {
         self.failed[reason as usize] += 1;
     }
 
-    /// Adds what another pool counted.
+    /// Adds another pool's counts.
     pub fn merge(&mut self, other: &PoolCounts) {
         self.created += other.created;
         self.closed.iter_mut().zip(other.closed).for_each(|(sum, count)| *sum += count);
@@ -183,7 +183,7 @@ impl Metrics {
             return false;
         }
         match self.operations.get_mut(first.place as usize) {
-            // A target says by itself where it ends, so what begins with it has it.
+            // A target has its own end, so a command that begins with these bytes has this target.
             Some(series)
                 if is_at(elements, &series.target, Beginning::SIZE)
                     && is_same(series.key.database.as_bytes(), database.as_bytes())
@@ -271,7 +271,7 @@ impl Metrics {
 /// The source of an [`OperationKey`].
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
-    /// The bytes of the command from the kind of its first field to the end of what names its collection.
+    /// The bytes of the command from the kind of its first field to the end of its collection's name.
     pub(crate) target: &'a [u8],
     pub(crate) database: &'a str,
     pub(crate) error: Option<&'static str>,
@@ -307,7 +307,7 @@ impl Beginning {
     /// The bytes of a command that it stands for, the kind of the first field included.
     const SIZE: usize = 17;
 
-    /// Returns that of a command; None if the first field is no text: what follows a `getMore` differs from cursor to cursor.
+    /// Returns that of a command; None if the first field is no text: a `getMore` has its cursor's id there.
     #[inline]
     fn of(elements: &[u8]) -> Option<Beginning> {
         let [TEXT, first @ ..] = elements.first_chunk::<{ Beginning::SIZE }>()? else { return None };
@@ -345,7 +345,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Leaves out what differs from cursor to cursor: of a `getMore`, all before the collection's field.
+/// Leaves out the bytes that differ between cursors: of a `getMore`, all before the collection's field.
 #[inline]
 fn without_id(target: &[u8]) -> &[u8] {
     match target.strip_prefix(GET_MORE) {

@@ -153,7 +153,7 @@ impl Pool {
         CheckOut::Wait
     }
 
-    /// Returns what a woken waiter was granted, once.
+    /// Returns a woken waiter's grant, once.
     pub fn granted(&mut self, exchange: ExchangeId) -> Option<CheckOut> {
         self.grants.remove(&exchange)
     }

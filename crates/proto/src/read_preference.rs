@@ -120,7 +120,7 @@ impl ReadPreference {
             found if found <= 0 => return Err(ReadPreferenceError::MaxStaleness { found }),
             seconds => Some(seconds.unsigned_abs()),
         };
-        // A single empty tag set says what no tag set says.
+        // A single empty tag set means the same as none.
         let tag_sets = if tag_sets.iter().all(|set| set.0.is_empty()) { Vec::new() } else { tag_sets };
         if mode == Mode::Primary {
             if !tag_sets.is_empty() {

@@ -1,4 +1,4 @@
-//! One session's transaction: its states, what it is pinned to, and what its commands carry besides their own fields.
+//! One session's transaction: its states, its pinned server, and the fields that its commands carry besides their own.
 //! Knows no command but the two that end it. Spec: transactions, transactions-convenient-api (labels).
 
 use mangonel_bson::{RawDocument, RawValue, writer};
@@ -32,7 +32,7 @@ pub enum State {
 /// How a transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// Keep what was done.
+    /// Keep the writes.
     Commit,
     /// Undo it.
     Abort,
@@ -74,7 +74,7 @@ impl Transaction {
         matches!(self.state, State::Starting | State::InProgress)
     }
 
-    /// Returns what its commands are bound to.
+    /// Returns the server or connection that its commands are bound to.
     pub fn pin(&self) -> Option<&Pin> {
         self.pin.as_ref()
     }
@@ -191,7 +191,7 @@ impl Transaction {
         &self.read_concern
     }
 
-    /// Appends what an end carries besides the session: write concern and recovery token.
+    /// Appends the fields of an end besides the session: write concern and recovery token.
     pub fn append_end(&mut self, end: End, has_limit: bool, out: &mut Vec<u8>) {
         if end == End::Commit {
             self.commits += 1;

@@ -90,7 +90,7 @@ impl<'o> Room<'o> {
         &mut self.bytes[self.end..][..length]
     }
 
-    /// Appends what `write` appends.
+    /// Appends the output of `write`.
     pub(super) fn with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.bytes.truncate(self.end);
         write(&mut self.bytes);

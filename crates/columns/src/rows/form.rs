@@ -101,7 +101,7 @@ pub struct FormField {
 }
 
 impl Form {
-    /// Reads a format string with what belongs to it.
+    /// Reads a format string with its children and extension type.
     ///
     /// `extension` is the name of an extension type and its metadata; `children` and `dictionary` were read before.
     ///

@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// One conversation of a specification: the hash, the prepared password, and what each side says.
+    /// One conversation of a specification: the hash, the prepared password, and the messages of each side.
     struct Vector {
         hash: Hash,
         password: &'static str,

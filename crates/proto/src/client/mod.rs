@@ -155,7 +155,7 @@ impl Client {
         self.topology.description()
     }
 
-    /// Returns what is known of the deployment, in a line for error messages.
+    /// Describes the deployment in a line for error messages.
     pub fn describe(&self, now: Instant) -> String {
         self.topology.describe(now)
     }

@@ -184,7 +184,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Checks that a message answers what was asked, and returns its body.
+    /// Checks that a message answers the request, and returns its body.
     pub(super) fn answer_of<'a>(&self, message: &'a [u8]) -> Result<RawDocument<'a>, ProtocolError> {
         let reply = read_reply(message)?;
         // The later replies of an exhaust cursor answer the reply before them, which the link has checked.

@@ -160,7 +160,7 @@ impl Exchange {
         }
     }
 
-    /// Returns what the session's transaction is bound to.
+    /// Returns the server that the session's transaction is bound to.
     pub(super) fn session_pin<'a>(&self, client: &'a Client) -> Option<&'a Pin> {
         let explicit = self.explicit.as_ref().filter(|explicit| explicit.is_in_transaction)?;
         client.session(explicit.id)?.transaction.pin()

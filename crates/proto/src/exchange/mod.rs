@@ -483,7 +483,7 @@ impl Exchange {
         self.begin_handshake(client, now);
     }
 
-    /// A whole message arrived on the link. Afterwards the step is `Done`, or `Write` for what comes next.
+    /// A whole message arrived on the link. Afterwards the step is `Done`, or `Write` for the next message.
     pub fn handle_reply(&mut self, client: &mut Client, message: &[u8], now: Instant) {
         let outcome = match self.phase {
             Phase::Handshake(_) | Phase::Reauthenticating(_) => self.read_handshake(client, message, now),

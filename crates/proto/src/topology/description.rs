@@ -431,7 +431,7 @@ impl TopologyDescription {
         self.servers.insert(server.address.clone(), Arc::new(server));
     }
 
-    /// Removes a server, and remembers what it is instead of what was expected.
+    /// Removes a server of an unexpected type, and remembers that type.
     pub(super) fn turn_away(&mut self, address: &Address, what: String) {
         self.servers.remove(address);
         self.turned_away.retain(|(known, _)| known != address);
@@ -441,7 +441,7 @@ impl TopologyDescription {
         self.turned_away.push((address.clone(), Arc::from(what)));
     }
 
-    /// Recomputes what depends on all servers.
+    /// Recomputes the values that depend on all servers.
     pub(super) fn settle(&mut self) {
         self.compatibility_error =
             self.servers.values().find_map(|server| server.incompatibility()).map(Arc::from);
@@ -456,7 +456,7 @@ impl TopologyDescription {
     }
 }
 
-/// Says what is known in a line for error messages: `rs0 has a:27017 (RSSecondary), b:27017 (Unknown: timed out)`,
+/// Writes the deployment as a line for error messages: `rs0 has a:27017 (RSSecondary), b:27017 (Unknown: timed out)`,
 /// `rs0 has no servers, turned away: a:27017 (a member of replica set "rs1")`.
 impl fmt::Display for TopologyDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

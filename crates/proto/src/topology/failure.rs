@@ -26,7 +26,7 @@ pub enum Cause<'a> {
     Network,
     /// The time was up.
     Timeout,
-    /// The server refused the credentials, or what it said could not be trusted.
+    /// The server refused the credentials, or its answer could not be trusted.
     Auth,
     /// The server replied with an error, or with a write concern error beside a result.
     Reply(RawDocument<'a>),

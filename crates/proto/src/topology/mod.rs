@@ -128,12 +128,12 @@ impl Topology {
         self.settings.monitor.heartbeat_frequency
     }
 
-    /// Returns what pools and faces have to do next, in order.
+    /// Returns the next actions of pools and faces, in order.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
 
-    /// Returns what listeners hear next, in order.
+    /// Returns the next events for listeners, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -143,7 +143,7 @@ impl Topology {
         self.settings.has_listeners = is_listened;
     }
 
-    /// Returns what the monitor of this server wants done; [`Step::Stop`] once the server has left.
+    /// Returns the next step of this server's monitor; [`Step::Stop`] once the server has left.
     pub fn poll_monitor(&mut self, address: &Address, now: Instant) -> Step {
         let Some(watch) = self.watches.get_mut(address) else { return Step::Stop };
         let step = watch.monitor.poll_step(now);
@@ -151,7 +151,7 @@ impl Topology {
         step
     }
 
-    /// Returns what is known, in a line for error messages: of a server without an answer, what its first check is doing.
+    /// Describes the deployment in a line for error messages; for a server without an answer, its first check.
     pub fn describe(&self, now: Instant) -> String {
         let mut line = String::new();
         let doing = |address: &Address| self.watches.get(address)?.monitor.doing(now);
@@ -236,7 +236,7 @@ impl Topology {
         self.take_check(check, now);
     }
 
-    /// Returns what the pinger of this server wants done; [`Step::Stop`] once the server has left.
+    /// Returns the next step of this server's pinger; [`Step::Stop`] once the server has left.
     pub fn poll_pinger(&mut self, address: &Address, now: Instant) -> Step {
         match self.watches.get_mut(address).and_then(|watch| watch.pinger.as_mut()) {
             Some(pinger) => pinger.poll_step(now),

@@ -1,4 +1,4 @@
-//! Round-trip times: the moving average and minimum of what hello takes, and the pinger that measures them
+//! Round-trip times: the moving average and minimum of hello's durations, and the pinger that measures them
 //! while the monitor's own connection streams. Spec: server-monitoring, "Measuring RTT".
 
 use std::time::Duration;

@@ -109,7 +109,7 @@ fn suitable_among(
     };
     Ok(match (topology.topology_type, criteria) {
         (TopologyType::Unknown, _) => Vec::new(),
-        // A direct connection takes any server, which refuses what it cannot do.
+        // A direct connection takes any server, which refuses commands that it cannot do.
         (TopologyType::Single, _) => {
             let is_known = |server: &&Arc<ServerDescription>| server.server_type != ServerType::Unknown;
             topology.servers.values().filter(is_known).cloned().collect()
