@@ -1,4 +1,4 @@
-//! Where a workload asks for what only the world can do. Workloads are plain `async` functions; each `await` is an
+//! Where a workload asks for the world's services. Workloads are plain `async` functions; each `await` is an
 //! operation or a pause, and the world goes on with them when it is over.
 
 use std::cell::RefCell;

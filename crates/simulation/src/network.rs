@@ -223,7 +223,7 @@ impl Network {
         Arrival { line, to_server, when }
     }
 
-    /// Returns what arrives: the next chunk of the stream, unless it does not get through now.
+    /// Returns the bytes that arrive: the next chunk of the stream, unless it does not get through now.
     pub fn pass(&mut self, line: usize, to_server: bool) -> Option<Chunk> {
         if self.lines[line].is_dead {
             return None;
@@ -237,7 +237,7 @@ impl Network {
         way.sent.pop_front()
     }
 
-    /// Sends again what did not get through, as TCP does. Returns what arrives when.
+    /// Sends lost bytes again, as TCP does. Returns the arrivals with their times.
     pub fn unblock(&mut self, now: Instant) -> Vec<Arrival> {
         let mut arrivals = Vec::new();
         for line in self.open.clone() {

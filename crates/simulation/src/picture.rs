@@ -17,7 +17,7 @@ const STYLE: &str = "body{font:13px system-ui,sans-serif;margin:16px}text{font:1
     .world{fill:#a40}.judge{fill:#c00;font-weight:bold}line{stroke:#789}.arrow{stroke:#26c;marker-end:url(#a)}\
     pre{white-space:pre-wrap;background:#f4f4f4;padding:8px}";
 
-/// Draws what was said. `command`: what plays it again.
+/// Draws the messages. `command`: the command line that plays them again.
 pub fn draw(plan: &Plan, report: &Report, words: &[Word], command: &str) -> String {
     let words = &words[words.len().saturating_sub(MOST_WORDS)..];
     let (clients, members) = (plan.clients.len(), plan.members.len());

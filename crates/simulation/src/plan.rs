@@ -1,4 +1,4 @@
-//! What a seed stands for: the deployment, the clients, what they do, and what happens to them. A plan is plain data, so
+//! The plan that a seed stands for: the deployment, the clients, their work and their faults. A plan is plain data, so
 //! that a failing one can be made smaller.
 
 mod setting;
@@ -159,7 +159,7 @@ pub struct ClientPlan {
     pub is_watchful: bool,
     /// Which events it listens to.
     pub interests: u8,
-    /// Whether it counts what it does.
+    /// Whether it counts its operations.
     pub is_counting: bool,
     /// Whether it makes spans of its commands.
     pub is_traced: bool,

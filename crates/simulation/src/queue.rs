@@ -1,4 +1,4 @@
-//! The virtual clock and what is to happen: ordered by time, and by the order of asking within one moment.
+//! The virtual clock and the future events: ordered by time, and by the order of asking within one moment.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

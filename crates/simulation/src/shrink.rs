@@ -29,7 +29,7 @@ pub fn shrink(plan: &Plan) -> (Plan, Report, usize) {
     (best, report, trials)
 }
 
-/// Returns what a report says first, without its numbers: a smaller plan has to fail in the same way.
+/// Returns the start of the first violation in a report, without its numbers: a smaller plan has to fail in the same way.
 fn what(report: &Report) -> Option<String> {
     Some(report.violations.first()?.chars().filter(|letter| !letter.is_ascii_digit()).take(60).collect())
 }

@@ -1,4 +1,4 @@
-//! Messages as the simulated servers read and write them. Knows OP_MSG and what every command may carry.
+//! Messages as the simulated servers read and write them. Knows OP_MSG and the fields of any command.
 
 use mangonel_bson::{RawArray, RawDocument, RawValue, writer};
 

@@ -1,4 +1,4 @@
-//! The world: one queue of events in virtual time, and what each event does. Everything in it follows from its plan.
+//! The world: one queue of events in virtual time, and the effect of each event. Everything in it follows from its plan.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ pub(crate) enum Event {
     Opened(usize),
     /// The next chunk of a connection arrives, in one direction.
     Arrives(usize, bool),
-    /// The time of what an agent of a client waits for is over.
+    /// The wait of a client's agent is over.
     Timer(usize, Agent, u64),
     /// A client looks after its pools.
     KeepUp(usize),
@@ -296,7 +296,7 @@ impl World {
         self.drivers[client].asleep_until(self.queue.now())
     }
 
-    /// Does what the set asks of the network, and schedules its later events.
+    /// Takes the set's events, complaints and messages, and passes them on.
     pub(crate) fn drain_set(&mut self) {
         for (when, event) in std::mem::take(&mut self.set.later) {
             self.queue.at(when, Event::Server(event));

@@ -29,7 +29,7 @@ impl Default for Setting {
 }
 
 impl Plan {
-    /// Draws the setting, and what comes with it.
+    /// Draws the setting, and the options that come with it.
     pub(super) fn set(&mut self, chance: &mut Chance) {
         self.setting = Setting {
             wire: chance.pick(&[NEWEST_WIRE, NEWEST_WIRE, NEWEST_WIRE, 17, 13, 9]),

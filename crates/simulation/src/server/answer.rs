@@ -1,4 +1,4 @@
-//! Answers: hello, refusals with their codes and labels, and what every answer carries.
+//! Answers: hello, refusals with their codes and labels, and the fields of every answer.
 
 use mangonel_bson::{ObjectId, RawValue, writer};
 use mangonel_proto::topology::Address;

@@ -1,4 +1,4 @@
-//! Commands: where each goes, writes with their sessions, and what waits for a majority.
+//! Commands: where each goes, writes with their sessions, and commands that wait for a majority.
 
 use mangonel_bson::{RawDocument, writer};
 
@@ -86,7 +86,7 @@ impl Set {
         }
     }
 
-    /// Continues a command that waited. `is_due`: what it waited for has come.
+    /// Continues a command that waited. `is_due`: its wait has succeeded.
     pub(crate) fn go_on(&mut self, number: usize, held: Held, is_due: bool) {
         let Held { line, message, wait, .. } = held;
         let Some(request) = Request::read(&message) else { return };
@@ -161,7 +161,7 @@ impl Set {
         }
     }
 
-    /// Drops what was or will be said on a connection since `sent`.
+    /// Drops the messages on a connection since `sent`, later ones too.
     fn take_back_answer(&mut self, number: usize, line: usize, sent: usize) {
         let kept: Vec<Out> = self.out.drain(sent..).filter(|out| !is_reply_to(out, line)).collect();
         self.out.extend(kept);
@@ -366,7 +366,7 @@ impl Set {
             if known.number == number_of {
                 done = known.statements;
             }
-            // A newer number ends what went on in the session.
+            // A newer number ends the session's transaction.
             self.members[number].transactions.remove(&session);
         }
         for (position, statement) in statements.iter().enumerate() {
@@ -447,7 +447,7 @@ pub(super) struct Statement<'a> {
     pub(super) document: RawDocument<'a>,
 }
 
-/// Makes the write of one statement; `None` when its key is taken. `intent`: what the command as a whole is called.
+/// Makes the write of one statement; `None` when its key is taken. `intent`: the name of the whole command.
 pub(super) fn made(
     set: &Set,
     number: usize,

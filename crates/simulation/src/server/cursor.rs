@@ -1,4 +1,4 @@
-//! Reads: find and its cursors, and change streams over what a majority has.
+//! Reads: find and its cursors, and change streams over the entries that a majority has.
 
 use std::collections::VecDeque;
 

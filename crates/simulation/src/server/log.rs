@@ -1,4 +1,4 @@
-//! What a member has: its oplog, and what follows from it: versions of documents, and the table of sessions.
+//! A member's data: its oplog, and the versions of documents and the table of sessions that follow from it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -103,7 +103,7 @@ impl Data {
         row.statements.extend(entry.writes.iter().map(|write| write.statement));
     }
 
-    /// Takes back what is behind the first `length` entries.
+    /// Takes back the entries behind the first `length`.
     pub fn roll_back(&mut self, length: usize) {
         for entry in self.log.drain(length..) {
             for write in &entry.writes {

@@ -149,7 +149,7 @@ impl Logins {
         Said::Last(Vec::new())
     }
 
-    /// Takes what the client says next.
+    /// Takes the client's next message.
     fn go_on(&mut self, line: usize, payload: &[u8], complaints: &mut Vec<String>) -> Option<Said> {
         let Some(Progress::Halfway { mechanism, words }) = self.lines.get_mut(&line) else {
             if matches!(self.lines.get(&line), Some(Progress::Proved)) {
@@ -204,7 +204,7 @@ impl Logins {
 }
 
 impl Set {
-    /// Appends what hello says to a client that has a user.
+    /// Appends the fields of hello for a client that has a user.
     pub(crate) fn append_login(
         &mut self,
         number: usize,
@@ -270,7 +270,7 @@ impl Set {
     }
 }
 
-/// Returns what an impostor says in place of the first answer.
+/// Returns an impostor's message in place of the first answer.
 fn forged(how: Forgery, right: &[u8]) -> Option<Said> {
     let right = String::from_utf8_lossy(right);
     match how {

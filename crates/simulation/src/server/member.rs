@@ -1,4 +1,4 @@
-//! One member: what it is, what it has, and what waits in it.
+//! One member: its role, its data, and the commands that wait in it.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,5 +1,5 @@
-//! The replica set: who is primary, how the log spreads, what a majority has. Spec: none is needed beyond what servers'
-//! manuals say: elections by term, a commit point, and rollback of what no majority had.
+//! The replica set: who is primary, how the log spreads, which entries a majority has: elections by term,
+//! a commit point, and rollback of entries that no majority had. Spec: none beyond the servers' manuals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ const SECONDS_AT_EPOCH: u64 = 1_700_000_000;
 pub enum ServerEvent {
     /// A member checks its cursors, its term and its majority.
     Tick(usize),
-    /// A member fetches what it lacks.
+    /// A member fetches the entries that it lacks.
     Fetch(usize),
     /// The time of something that waits in a member may be over.
     Wake(usize),
@@ -84,7 +84,7 @@ pub struct Set {
     pub wire: i32,
     /// The most bytes of a message that its members take.
     pub largest: i32,
-    /// Whether all have the first documents, so that what follows is newer than what a delayed member fetches.
+    /// Whether all have the first documents, so that later documents are newer than those that a delayed member fetches.
     has_begun: bool,
     /// How often the collection was dropped that streams follow.
     drops: i64,
@@ -186,7 +186,7 @@ impl Set {
             && !self.cuts.contains(&(other, one))
     }
 
-    /// Does what is due.
+    /// Does the work that is due.
     pub fn handle(&mut self, event: ServerEvent, now: Instant) {
         self.now = now;
         match event {
@@ -356,7 +356,7 @@ impl Set {
         }
     }
 
-    /// Lets a member go on that stood still. Returns what arrived meanwhile.
+    /// Lets a member go on that stood still. Returns the messages that arrived meanwhile.
     pub fn resume(&mut self, number: usize) -> Vec<(usize, Vec<u8>)> {
         let member = &mut self.members[number];
         if member.state != State::Paused {
@@ -523,7 +523,7 @@ impl Set {
         }
     }
 
-    /// Answers what waited in a member and need not any more.
+    /// Answers commands that waited in a member and need not any more.
     pub(crate) fn serve(&mut self, number: usize) {
         if !self.members[number].is_up() {
             return;

@@ -19,7 +19,7 @@ pub enum Stranger {
     Ghost,
     /// Of the set, and neither primary nor secondary.
     Recovering,
-    /// Older than what the core speaks to.
+    /// Older than the core supports.
     Old,
     /// Newer than that.
     New,

@@ -1,4 +1,4 @@
-//! Explicit sessions: transfers between accounts in transactions, and sessions that read what they wrote.
+//! Explicit sessions: transfers between accounts in transactions, and sessions that read their own writes.
 
 use mangonel_bson::{append_i32, append_i64};
 use mangonel_proto::client_session::ClientSession;
@@ -38,7 +38,7 @@ pub(super) async fn transfer(place: &mut Place, turn: i64) {
     place.desk.with(move |client, now| client.end_session(session, now)).await;
 }
 
-/// Does with a transaction what its state does not allow, which is refused without a command.
+/// Uses a transaction in a way that its state does not allow, which is refused without a command.
 async fn misuse(place: &mut Place, session: SessionId, wrong: &'static [End]) {
     if !place.chance.percent(10) {
         return;
