@@ -731,6 +731,14 @@ class OdmMaker:
     def __call__(self, instance: Any) -> Any: ...
 
 @final
+class OdmShortWay:
+    def __new__(cls, given: Mapping[str, Any]) -> Self: ...
+    def of_conditions(
+        self, model: Any, conditions: tuple[Any, ...], is_async: bool, terminal: str
+    ) -> Any: ...
+    def of_id(self, model: Any, id: Any, is_async: bool, terminal: str) -> Any: ...
+
+@final
 class OdmSiblings:
     def __new__(cls, origin: Any = None) -> Self: ...
     @property
@@ -804,17 +812,8 @@ def odm_dump(model: OdmModel, attribute: str, value: Any, is_element: bool = Fal
 def odm_compared(model: OdmModel, attribute: str, value: Any, is_element: bool = False) -> Any: ...
 def odm_filter(object: OdmBase) -> dict[str, Any]: ...
 def odm_version(object: OdmBase) -> tuple[str, Any] | None: ...
-def odm_find(
-    target: tuple[str, str, Codec],
-    query: Mapping[str, Any],
-    limit: int,
-    model: OdmModel,
-    origin: Any,
-    terminal: str,
-    is_async: bool,
-) -> Operation: ...
 def odm_lookup(
-    target: tuple[str, str, Codec],
+    target: tuple[str, str, Codec, Any],
     query: Mapping[str, Any],
     limit: int,
     join: OdmJoin,

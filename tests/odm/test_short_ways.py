@@ -269,10 +269,10 @@ def test_a_document_is_found_and_stored_in_few_calls(
         "update": entered(change),
     }
     allowed = {
-        "find": 5,
-        "path": 5,
-        "get": 3,
-        "get_or_none": 3,
+        "find": 3,
+        "path": 3,
+        "get": 2,
+        "get_or_none": 2,
         "all": 16,
         "lookup": 8,
         "insert": 3,

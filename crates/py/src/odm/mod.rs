@@ -19,6 +19,7 @@ mod plan;
 mod raw;
 mod reading;
 mod saving;
+mod short_way;
 mod siblings;
 mod single;
 mod update;
@@ -81,7 +82,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(instance::watch::odm_watch, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_save, module)?)?;
     module.add_class::<single::OdmJoin>()?;
-    module.add_function(wrap_pyfunction!(single::odm_find, module)?)?;
+    module.add_class::<short_way::OdmShortWay>()?;
     module.add_function(wrap_pyfunction!(single::odm_lookup, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_json, module)?)?;
     module.add_function(wrap_pyfunction!(odm_finished, module)?)?;

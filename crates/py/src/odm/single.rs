@@ -125,27 +125,31 @@ impl Single {
     }
 }
 
-/// The names of database and collection, and the collection's codec.
-type Place<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, Py<Codec>);
+/// The names of database and collection, the collection's codec, and its port.
+pub(super) type Place<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, Py<Codec>, Bound<'py, PyAny>);
 
-/// Build the operation that finds a single document by `query`, as an instance of a model. `target`: the names of database
-/// and collection, and its codec. `limit`: how many documents are asked for. `terminal` and `is_async` are for Python,
-/// which reads the reply if it is not that one document.
-#[entries]
-#[pyfunction]
-#[pyo3(signature = (target, query, limit, model, origin, terminal, is_async))]
-#[allow(clippy::too_many_arguments)] // One call for each read; a parameter object would be one more allocation.
-pub(super) fn odm_find(
+/// How a single document is asked for: as an instance of this model, at most so many by this terminal. `terminal` and
+/// `is_async` are for Python, which reads the reply if it is not that one document.
+pub(super) struct Asked {
+    pub(super) model: Py<OdmModel>,
+    pub(super) origin: Py<PyAny>,
+    pub(super) limit: i32,
+    pub(super) terminal: Py<PyAny>,
+    pub(super) is_async: bool,
+}
+
+/// Builds the operation that finds a single document by `query`.
+///
+/// # Errors
+/// The query cannot be encoded.
+pub(super) fn find_operation(
     py: Python<'_>,
-    target: Place<'_>,
+    place: Place<'_>,
     query: Bound<'_, PyAny>,
-    limit: i32,
-    model: Py<OdmModel>,
-    origin: Py<PyAny>,
-    terminal: Py<PyAny>,
-    is_async: bool,
+    asked: Asked,
 ) -> PyResult<Operation> {
-    let (database, collection, codec) = target;
+    let Asked { model, origin, limit, terminal, is_async } = asked;
+    let (database, collection, codec, _) = place;
     let mut head = Command::begin();
     let start = raw::open(&mut head);
     string(&mut head, b"find", collection.to_str()?);
@@ -157,12 +161,12 @@ pub(super) fn odm_find(
 }
 
 /// Build the operation that finds a single document together with those that its references lead to, by an aggregation.
-/// None if documents of several classes may come, whose references have makers of their own. The arguments are those of
-/// `odm_find`.
+/// None if documents of several classes may come, whose references have makers of their own. `target`: the names of
+/// database and collection, its codec and its port. `limit`: how many documents are asked for; the others are as in `Asked`.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (target, query, limit, join, origin, terminal, is_async))]
-#[allow(clippy::too_many_arguments)] // As `odm_find`.
+#[allow(clippy::too_many_arguments)] // One call for each read; a parameter object would be one more allocation.
 pub(super) fn odm_lookup(
     py: Python<'_>,
     target: Place<'_>,
@@ -177,7 +181,7 @@ pub(super) fn odm_lookup(
     if model.get().model.0.plan(py)?.tags.is_some() {
         return Ok(None);
     }
-    let (database, collection, codec) = target;
+    let (database, collection, codec, _) = target;
     let mut head = Command::begin();
     let start = raw::open(&mut head);
     string(&mut head, b"aggregate", collection.to_str()?);

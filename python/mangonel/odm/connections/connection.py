@@ -39,7 +39,7 @@ class _Known(dict[str, "Connection"]):
 
 
 # `connection()` reads both; so does the code in which it is inlined to save a frame.
-connections = _Known()
+connections: _Known = _Known()
 # The connections that replace others in this context, by name.
 overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_odmoverrides", default=None)
 # Returns them, or None.

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Place:
     """A collection of a connection, with the session to use.
 
-    `read` and `written` have the names and settings of `collection` for commands that the core makes; None: it makes
-    none.
+    `read` and `written` have the names and settings of `collection` for commands that the core makes, and `read` has
+    the port; None: it makes none.
     """
 
     __slots__ = ("collection", "connection", "port", "read", "session", "write_concern", "written")
@@ -38,7 +38,7 @@ class Place:
             self.collection = collection.with_options(write_concern=write_concern)
         _, database, name, codec, is_plain, concern = self.collection._context
         is_acknowledged = given is None and concern._acknowledged
-        self.read = (database, name, codec) if given is None and is_plain else None
+        self.read = (database, name, codec, self.port) if given is None and is_plain else None
         self.written = (database, name, codec, concern._document or None) if is_acknowledged else None
 
 

@@ -142,16 +142,20 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     def _single(self, is_async: bool, terminal: str) -> FaceResult[T]:
         """Run a terminal operation for a single document, in one exchange if nothing else is requested."""
+        if self._is_plain:
+            found: FaceResult[T] = single(self._model, self._where, is_async, terminal)
+            if found is not LONG_WAY:
+                return found
+        return self._single_request(is_async, terminal)
+
+    def _single_request(self, is_async: bool, terminal: str) -> FaceResult[T]:
         where = self._where
-        if len(where) == 1 and (self._is_plain or self._lookups):
+        if self._lookups and len(where) == 1:
             condition: Any = where[0]
             kind = type(condition)
             if kind is dict or kind is Expr:
                 query = condition if kind is dict else condition.query
-                if self._is_plain:
-                    found = single(self._model, query, is_async, terminal)
-                else:
-                    found = single_joined(self, query, is_async, terminal)
+                found: Any = single_joined(self, query, is_async, terminal)
                 if found is not LONG_WAY:
                     return found
         request = Request(self, terminal, is_async)
@@ -229,7 +233,12 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     @terminal
     def first(self) -> T | None:
         """Return the first document, or None."""
-        return self._single(IS_ASYNC, "first")
+        # As `_single`, without its frame.
+        if self._is_plain:
+            found: T | None = single(self._model, self._where, IS_ASYNC, "first")
+            if found is not LONG_WAY:
+                return found
+        return self._single_request(IS_ASYNC, "first")
 
     @terminal
     def one(self) -> T:
@@ -239,7 +248,11 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             DocumentNotFound: there is none.
             MultipleDocuments: there is more than one.
         """
-        return self._single(IS_ASYNC, "one")
+        if self._is_plain:
+            found: T = single(self._model, self._where, IS_ASYNC, "one")
+            if found is not LONG_WAY:
+                return found
+        return self._single_request(IS_ASYNC, "one")
 
     @terminal
     def count(self) -> int:

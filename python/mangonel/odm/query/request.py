@@ -99,7 +99,7 @@ class Terminal:
         self.takes = frozenset((*takes, "write_concern", "session", *(() if is_write else SETTINGS)))
         self.is_write = is_write
         self.is_find = is_find
-        self.most = most
+        self.most: int = most
         self.hands_out = hands_out
 
 
@@ -116,7 +116,7 @@ _AGGREGATE = _COMMAND | _same("let") | {"batch_size": "batchSize", "allow_disk_u
 _WRITE = _same("hint", "comment", "collation", "let")
 _ONE = _COMMAND | _same("let", "sort", "projection")
 
-TERMINALS = {
+TERMINALS: dict[str, Terminal] = {
     terminal.name: terminal
     for terminal in (
         *(

@@ -7,49 +7,19 @@ from typing import Any
 from mangonel import _core
 from mangonel._shared.settings import BOUND
 from mangonel.bson import ObjectId
-from mangonel.odm.connections.connection import connection, connections, overridden
-from mangonel.odm.connections.context import current_sessions
+from mangonel.odm.connections.connection import connection, connections, overrides
+from mangonel.odm.connections.context import sessions
 from mangonel.odm.connections.place import default_place
+from mangonel.odm.expressions.expr import Expr
 from mangonel.odm.query.request import TERMINALS, Request
 
-__all__ = ["LONG_WAY", "STORED_AS_THEY_ARE", "answer", "short_of", "single"]
+__all__ = ["LONG_WAY", "STORED_AS_THEY_ARE", "answer", "short_of", "single", "single_by_id"]
 
 STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
 """Types of ids with the same form in the database and in programs."""
 
 LONG_WAY: Any = object()
-"""What `single` returns if only a `Request` can ask for the document."""
-
-
-def single(model: Any, query: Any, is_async: bool, terminal: str, is_id: bool = False) -> Any:
-    """Return the document that a query without options finds, or a coroutine for it.
-
-    Args:
-        model: a document class.
-        query: the conditions.
-        is_async: True: use the asyncio client's collection.
-        terminal: the name of a terminal for one document, which decides how a missing one is answered.
-        is_id: in place of the conditions the id is given, and the model may have a default scope.
-    """
-    plan = model.__plan__
-    alias, core, type_of_id = plan.short or short_of(model)
-    if is_id:
-        if type(query) is not type_of_id:
-            return LONG_WAY
-        query = {"_id": query}
-    if alias is not None and current_sessions() is None and not BOUND and "$query" not in query:
-        # The same as `connection`, inlined to save a frame.
-        chosen = connections[alias] if overridden() is None else connection(alias)
-        place = chosen._places[is_async].get(model) or default_place(chosen, model, is_async)
-        if place.read is not None:
-            most = TERMINALS[terminal].most
-            try:
-                operation = _core.odm_find(place.read, query, most, core, chosen, terminal, is_async)
-            except Exception:
-                # The error of the long way has the place in the whole command.
-                return LONG_WAY
-            return place.port.run(operation)
-    return LONG_WAY
+"""What `single` and `single_by_id` return if only a `Request` can ask for the document."""
 
 
 def short_of(model: Any) -> tuple[Any, Any, Any]:
@@ -68,3 +38,23 @@ def short_of(model: Any) -> tuple[Any, Any, Any]:
 def answer(model: Any, query: dict[str, Any], is_async: bool, terminal: str, batch: Any) -> Any:
     """Return the result of `single` where the first batch is not exactly one document that fits the model."""
     return Request(model.unscoped(query), terminal, is_async).answer(batch)
+
+
+_short_way = _core.OdmShortWay(
+    {
+        "connections": connections,
+        "overrides": overrides,
+        "sessions": sessions,
+        "bound": BOUND,
+        "most": {name: terminal.most for name, terminal in TERMINALS.items() if terminal.most},
+        "expr": Expr,
+        "short_of": short_of,
+        "connection": connection,
+        "default_place": default_place,
+        "long_way": LONG_WAY,
+    }
+)
+# Find a model's document by the conditions of a query without options, or by its id. Both also take whether the asyncio
+# client is used, and the name of a terminal for one document; they return the document, or a coroutine for it.
+single = _short_way.of_conditions
+single_by_id = _short_way.of_id

@@ -27,7 +27,7 @@ from mangonel.odm.model.convert import DELETED, NEW, PARTIAL
 from mangonel.odm.model.fields import Index, field
 from mangonel.odm.model.refs import fetch_flow, flat_ids
 from mangonel.odm.query.query import EMPTY, Query
-from mangonel.odm.query.single import LONG_WAY, single
+from mangonel.odm.query.single import LONG_WAY, single_by_id
 from mangonel.odm.query.watch import Changes
 from mangonel.odm.store import bulk, writes
 from mangonel.odm.store.schema import (
@@ -213,7 +213,7 @@ class Document(Base, DocumentTwins):
             >>> User.get(user.id).name
             'Ada'
         """
-        found: Self = single(cls, id, IS_ASYNC, "one", True)
+        found: Self = single_by_id(cls, id, IS_ASYNC, "one")
         return found if found is not LONG_WAY else Query(cls)._by_id(id)._single(IS_ASYNC, "one")
 
     @classmethod
@@ -231,7 +231,7 @@ class Document(Base, DocumentTwins):
             >>> User.get_or_none("nobody") is None
             True
         """
-        found: Self | None = single(cls, id, IS_ASYNC, "first", True)
+        found: Self | None = single_by_id(cls, id, IS_ASYNC, "first")
         return found if found is not LONG_WAY else Query(cls)._by_id(id)._single(IS_ASYNC, "first")
 
     @classmethod
