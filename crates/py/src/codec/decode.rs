@@ -174,18 +174,22 @@ impl<'a, 'py> Decoder<'a, 'py> {
         // as long as this decoder lives.
         let mut guess = unsafe { Node::first(context) };
         let mut is_container = false;
+        let data = self.data;
+        // `open` has checked it. Said here, so that no field's place is compared with the buffer's end again.
+        assert!(end < data.len(), "the document ends in the buffer");
         while self.position < end {
-            let kind = self.data[self.position];
+            let field = &data[self.position..];
+            let kind = field[0];
             let name_at = self.position + 1;
             // SAFETY: the guess is a link of a node: another node, or the sentinel, which is a node too and matches
             // nothing. `_walk` keeps both.
-            let mut length = unsafe { Node::matches(guess, &self.data[name_at..]) };
+            let mut length = unsafe { Node::matches(guess, field) };
             if length == 0 {
                 // SAFETY: `node` and `context` came out of the tree, and `second` is a link of one of them, so `_walk`
                 // keeps all three where they are. The sentinel matches nothing, so it is never remembered.
                 unsafe {
                     let second = Node::second(node, context);
-                    length = Node::matches(second, &self.data[name_at..]);
+                    length = Node::matches(second, field);
                     if length != 0 {
                         Node::remember(node, context, second);
                         guess = second;

@@ -13,7 +13,7 @@ pub(crate) struct Name {
     mask: [u64; 2],
     /// The bytes after them.
     rest: Box<[u8]>,
-    /// With the NUL. 0: no name, which no input starts with.
+    /// With the NUL. 0: no name.
     length: u8,
     /// JSON writes it as it is: without quotes, backslashes and control characters.
     is_plain: bool,
@@ -22,7 +22,8 @@ pub(crate) struct Name {
 impl Name {
     /// What no input starts with.
     pub(crate) fn none() -> Self {
-        Self { head: [0; 2], mask: [0; 2], rest: Box::default(), length: 0, is_plain: false }
+        // A bit that the mask leaves out of every input.
+        Self { head: [1, 0], mask: [0; 2], rest: Box::default(), length: 0, is_plain: false }
     }
 
     /// `bytes` end with the only NUL and are at most `LONGEST`.
@@ -71,13 +72,30 @@ impl Name {
     /// Tells whether the input starts with this name.
     #[inline]
     pub(crate) fn starts(&self, input: &[u8]) -> bool {
-        let Some(head) = input.first_chunk::<HEAD>() else { return self.starts_short(input) };
+        match input.first_chunk::<HEAD>() {
+            Some(head) => self.starts_long(head, input),
+            None => self.starts_short(input),
+        }
+    }
+
+    /// Tells whether this name follows the first byte of the input.
+    #[inline(always)]
+    pub(crate) fn follows(&self, input: &[u8]) -> bool {
+        match input.first_chunk::<{ 1 + HEAD }>() {
+            Some([_, head @ ..]) => self.starts_long(head, &input[1..]),
+            None => self.starts_short(&input[1..]),
+        }
+    }
+
+    /// As `starts`, where `head` is the beginning of the input.
+    #[inline(always)]
+    fn starts_long(&self, head: &[u8; HEAD], input: &[u8]) -> bool {
         let found = words(head);
         let differs = ((found[0] & self.mask[0]) ^ self.head[0]) | ((found[1] & self.mask[1]) ^ self.head[1]);
         if self.length > HEAD as u8 {
             return differs == 0 && input[HEAD..].starts_with(&self.rest);
         }
-        differs == 0 && self.length != 0
+        differs == 0
     }
 
     /// Tells whether the input starts with this name and a quote where the NUL would be, as in JSON.

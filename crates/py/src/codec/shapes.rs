@@ -158,7 +158,7 @@ impl Node {
         unsafe { (*node).next }
     }
 
-    /// The length of the node's name with its NUL if the input starts with it, or 0.
+    /// The length of the node's name with its NUL if it follows the type at the start of the input, or 0.
     ///
     /// # Safety
     /// As for `first`.
@@ -167,7 +167,7 @@ impl Node {
         // SAFETY: nodes stay where they are while the walk that the caller got `node` from is alive, and their names do
         // not change.
         let name = unsafe { &(*node).name };
-        if name.starts(input) { name.length() } else { 0 }
+        if name.follows(input) { name.length() } else { 0 }
     }
 
     /// The length of the node's name with its closing quote if the input starts with both, or 0.
