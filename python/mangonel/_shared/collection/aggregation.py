@@ -63,13 +63,17 @@ class AggregatingSource(CommandSource):
         pipeline: _Pipeline,
         session: _ClientSession | None,
         options: dict[str, Any],
+        let: Mapping[str, Any] | None = None,
+        comment: Any | None = None,
     ) -> FaceResult[Any]:
-        """Open a cursor; `options` are fields of the command, with None for a missing `let` or `comment`."""
+        """Open a cursor; `options` are other fields of the command, or these two."""
         explicit: _ClientSession | None = None
         if session is not None or BOUND:
             explicit = session_of(self._port, session)
-        if not options.keys().isdisjoint(_NO_OPTIONS):
-            _refuse(options)
+        if options:
+            if not options.keys().isdisjoint(_NO_OPTIONS):
+                _refuse(options)
+            let, comment = options.pop("let", let), options.pop("comment", comment)
         if type(pipeline) is not list:
             validate_list("pipeline", pipeline)
         is_write = False
@@ -85,7 +89,6 @@ class AggregatingSource(CommandSource):
                 # Only a LimitedPort has a limit.
                 self._port.refuse_iteration()  # type: ignore[attr-defined]
         command: dict[str, Any] = {"aggregate": target, "pipeline": pipeline, "cursor": {}}
-        let, comment = options.pop("let", None), options.pop("comment", None)
         if let is not None:
             validate_is_mapping("let", let)
             command["let"] = let
@@ -124,10 +127,21 @@ class AggregatingSource(CommandSource):
             is_acknowledged = concern._acknowledged
         codec = self._codec
 
-        def opened(batch: _core.Batch | None) -> Any:
-            if is_acknowledged:
+        # Defaults, since each variable of an outer function would be an object more.
+        def opened(
+            batch: _core.Batch | None,
+            must_open: bool = is_acknowledged,
+            cursor_class: type[Any] = cursor_class,
+            collection: _Collection[Any] = collection,
+            codec: _core.Codec = codec,
+            size: int = size or 0,
+            max_await_time_ms: int | None = max_await_time_ms,
+            comment: Any | None = comment,
+            explicit: _ClientSession | None = explicit,
+        ) -> Any:
+            if batch is None and must_open:
                 batch = cursor_of(batch)
-            return cursor_class(collection, batch, codec, size or 0, max_await_time_ms, comment, explicit)
+            return cursor_class(collection, batch, codec, size, max_await_time_ms, comment, explicit)
 
         return self._port.run(
             _core.Operation(
@@ -189,9 +203,9 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         """
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
-        options = {"let": let, "comment": comment, **kwargs}
+        collection = self._as_collection()
         return self._aggregate(
-            self._name, self._command_cursor_class, self._as_collection(), pipeline, session, options
+            self._name, self._command_cursor_class, collection, pipeline, session, kwargs, let, comment
         )
 
     def aggregate_raw_batches(
@@ -218,9 +232,9 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
         refuse_encryption(self._port, "aggregate_raw_batches does")
-        options = {"comment": comment, **kwargs}
+        collection = self._as_collection()
         return self._aggregate(
-            self._name, self._raw_command_cursor_class, self._as_collection(), pipeline, session, options
+            self._name, self._raw_command_cursor_class, collection, pipeline, session, kwargs, None, comment
         )
 
     def _as_collection(self) -> _Collection[_DocumentType]:

@@ -55,7 +55,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         session: _ClientSession | None = None,
     ) -> None:
         # PyMongo's own arguments: the cursor field of a reply, and the server's address.
-        is_adopted = batch is not None and not isinstance(batch, _core.Batch)
+        is_adopted = batch is not None and type(batch) is not _core.Batch
         self._begin_state(collection, collection._codec if codec is None or is_adopted else codec)
         self._explicit = session
         self._batch_size = batch_size
@@ -64,7 +64,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if batch is None:
             self._id = 0
             self._end()
-        elif isinstance(batch, _core.Batch):
+        elif type(batch) is _core.Batch:
             self._take(batch)
         else:
             self._adopt(batch, codec)
