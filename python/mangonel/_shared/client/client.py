@@ -285,12 +285,11 @@ class _MongoClient(
             >>> with client.start_session() as session:
             ...     client.shop.orders.insert_one({"_id": 1}, session=session)
         """
-        from mangonel._shared.sessions.options import SessionOptions
-
-        options = SessionOptions(
+        kind = self._session_class
+        options = kind._options_class(
             causal_consistency, default_transaction_options, snapshot, default_timeout_ms=default_timeout_ms
         )
-        return self._session_class(self, options)
+        return kind(self, options)
 
     def __getitem__(self, name: str) -> _Database[_DocumentType]:
         template = self._databases

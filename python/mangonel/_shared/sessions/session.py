@@ -71,6 +71,8 @@ class _ClientSession(OfThisProcess):
     # Set by each face in `api.py`.
     _binding_class: type[Any]
     _transaction_class: type[Any]
+    # For `start_session`, which so has no import to look up.
+    _options_class = SessionOptions
     # Whether a callback of `with_transaction` runs, and all of its operations have one limit.
     _keeps_limit = False
 
