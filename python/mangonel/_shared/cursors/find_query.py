@@ -135,7 +135,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     # Building the query.
 
     def _check_unused(self) -> None:
-        if self.cursor_id is not None:
+        # A cursor without an id is neither closed nor sent; only of another one its last id is asked.
+        if self._id is not None and self.cursor_id is not None:
             raise InvalidOperation("cannot set options after executing query")
 
     def sort(self, key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Self:
