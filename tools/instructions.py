@@ -3,6 +3,7 @@
     python tools/instructions.py             compare; exit status 1 if a row takes over 2 % more than stored
     python tools/instructions.py --update    store the new counts in tools/instructions.toml
     python tools/instructions.py --peer      count the everyday operations of PyMongo too, and print the ratios
+    python tools/instructions.py --page      count a page of JSON on Tornado and one of ready bytes, and print the ratio
 
 A count does not depend on how busy the machine is. It does depend on the compiler, the C library and the vector
 instructions at hand, so counts are kept for each such environment and compared with those of the same one only.
@@ -113,6 +114,11 @@ def count_everyday(valgrind: str, driver: str) -> dict[str, int]:
     return _count_script(valgrind, "everyday.py", {"COUNTED_DRIVER": driver})
 
 
+def count_page(valgrind: str, row: str) -> int:
+    """Return instructions per request for a page on Tornado, `ready` or `to_json`: the least of several runs."""
+    return min(_count_script(valgrind, "page.py", {"COUNTED_PAGE": row})[row] for _ in range(LAYOUTS))
+
+
 def _count_script(valgrind: str, script: str, settings: dict[str, str]) -> dict[str, int]:
     command = [sys.executable, str(ROOT / "tools" / "instructions" / script)]
     # The order of sets, and so of imports, must be the same in every run.
@@ -192,6 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--update", action="store_true", help="keep what was counted")
     parser.add_argument("--peer", action="store_true", help="count PyMongo's everyday operations too")
+    parser.add_argument("--page", action="store_true", help="count a page of JSON on Tornado too")
     options = parser.parse_args(arguments)
 
     from mangonel.engines.programs import Missing, find_program
@@ -206,6 +213,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{'row':<26} {'mangonel':>10} {'PyMongo':>10}")
         for name, figure in theirs.items():
             print(f"{name:<26} {ours[name]:>10} {figure:>10} {figure / ours[name]:.1f}")
+        return 0
+    if options.page:
+        ready, made = (count_page(valgrind, row) for row in ("ready", "to_json"))
+        print(f"ready bytes {ready}, to_json {made}: {ready / made:.3f}")
         return 0
     where = environment()
     counted = {where: count(build(), valgrind), of_extension(where): count_extension(valgrind)}
