@@ -214,6 +214,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         filter: Mapping[str, Any],
         fields: dict[str, Any],
         reading: int = READ_VALUE,
+        /,
         **options: Unpack[FindAndModifyOptions],
     ) -> Any:
         """Run the command; `fields` are further fields in the server's form, `reading` selects a part of the reply."""
