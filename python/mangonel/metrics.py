@@ -50,10 +50,10 @@ class Histogram:
         return sum(self.sums)
 
     def quantile(self, fraction: float) -> float:
-        """Return about how long the shorter ones took, in seconds: an upper bound of their bucket.
+        """Return a time in seconds that this part of the durations did not exceed: the upper bound of a bucket.
 
         Args:
-            fraction: how large their part is, from 0 to 1.
+            fraction: the part, from 0 to 1; 0.5 asks for the median.
 
         Returns:
             0.0 if nothing was counted; `inf` if it is above the largest bound.

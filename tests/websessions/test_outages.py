@@ -104,7 +104,7 @@ WRITERS = 4
 
 
 class Writers:
-    """Log in, write and log out, or stay, until they are stopped; what was acknowledged."""
+    """Visitors who log in, write, and log out or stay, until they are stopped. Keeps the writes that were acknowledged."""
 
     def __init__(self, sessions: WebSessions[Any]) -> None:
         self.sessions = sessions
