@@ -104,7 +104,7 @@ WRITERS = 4
 
 
 class Writers:
-    """Visitors who log in, write, and log out or stay, until they are stopped. Keeps the writes that were acknowledged."""
+    """Visitors who log in, write, and log out or stay, until they are stopped. Keeps the acknowledged writes."""
 
     def __init__(self, sessions: WebSessions[Any]) -> None:
         self.sessions = sessions

@@ -20,7 +20,7 @@ NAMES_AT_MOST = 26  # columns that the names of parts and contenders have
 
 
 def list_command(options: argparse.Namespace) -> int:
-    """Print experiments, parts and contenders; for chosen ones, or with `--why`, also each absent contender's reason."""
+    """Print experiments, parts and contenders; for chosen ones, or with `--why`, also why contenders are absent."""
     check("experiment", options.experiments, registry.experiments())
     with installing_nothing():
         _list(options)
