@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mangonel.bson.timestamp import Timestamp
     from mangonel.topology_description import TopologyDescription
 
-# Samples per range: of 8 ranges the largest has mostly 1.2 times the mean, and seldom more than 1.3. Many ranges are
+# Samples per range: of 8 ranges the largest has mostly 1.2 times the mean, seldom 1.4. Many ranges are
 # read in turns, so fewer samples suffice, and the reply stays small.
 _SAMPLES, _FEWEST_SAMPLES, _MOST_SAMPLES = 256, 16, 4096
 
