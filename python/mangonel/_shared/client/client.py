@@ -339,8 +339,8 @@ class _MongoClient(
 
         Example:
             >>> client = MongoClient(metrics=True)
-            >>> [(pool.address, pool.in_use) for pool in client.metrics().pools]
-            [(('localhost', 27017), 0)]
+            >>> [pool.in_use for pool in client.metrics().pools]
+            [0]
         """
         from mangonel.metrics import snapshot
 
