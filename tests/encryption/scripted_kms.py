@@ -77,14 +77,15 @@ class ScriptedKms:
 
     def _answer(self, sock: ssl.SSLSocket) -> None:
         data = sock.recv(65536)
-        if data.startswith(b"\x42"):
-            self.requests.append(data)
-            answer = _kmip_answer()
-        else:
-            while not _is_whole(data):
-                data += sock.recv(65536)
-            self.requests.append(data)
-            answer = _http(200, _http_answer(data))
+        is_kmip = data.startswith(b"\x42")
+        while not is_kmip and not _is_whole(data):
+            more = sock.recv(65536)
+            if not more:
+                # The client's time was over before it had asked.
+                return
+            data += more
+        self.requests.append(data)
+        answer = _kmip_answer() if is_kmip else _http(200, _http_answer(data))
         step = self.plan.pop(0) if self.plan else "good"
         if callable(step):
             step(self, sock, answer)
