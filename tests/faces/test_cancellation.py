@@ -158,14 +158,22 @@ def test_task_cancelled_in_a_large_send_closes_its_connection(
     async_face.run(lambda: unacknowledged.insert_one({"_id": 0}))
     assert started.wait(TIMEOUT)
     call = async_face.start(lambda: client.shop.orders.insert_one(LARGE))
-    eventually(lambda: pool_sizes(client) == (0, 1, 0, 0))
-    time.sleep(0.1)
+    eventually(lambda: has_arrived(scripted_server, connection), "the beginning of the large command")
+    assert pool_sizes(client) == (0, 1, 0, 0)
     assert not call.done()
     call.cancel()
     eventually(lambda: pool_sizes(client) == (0, 0, 0, 0))
     go_on.set()
     wait_closed(scripted_server, connection)
     assert len(scripted_server.torn) == 1
+
+
+def has_arrived(server: ScriptedServer, connection: int) -> bool:
+    """Whether bytes wait there that the server has not read."""
+    try:
+        return bool(server._open[connection].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return False
 
 
 def _unacknowledged() -> Any:
@@ -320,11 +328,17 @@ def test_an_exception_thrown_into_a_thread_closes_its_connection(
     gate = threading.Event()
     scripted_server.on("find", lambda _: gate.wait(TIMEOUT) and EMPTY)
     client = blocking_face.client(scripted_server.uri)
-    call = blocking_face.start(client.shop.orders.find_one)
+    threads: list[int] = []
+
+    def find() -> Any:
+        threads.append(threading.get_ident())
+        return client.shop.orders.find_one()
+
+    call = blocking_face.start(find)
     scripted_server.wait_for("find")
-    thread = next(t for t in threading.enumerate() if t.daemon and t.name.endswith("(work)"))
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(SystemExit)
+    (thread,) = threads
+    assert (
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(SystemExit)) == 1
     )
     gate.set()
     with pytest.raises(SystemExit):
