@@ -20,7 +20,7 @@ class HangingResolver:
         answers: how many questions for the name are answered at once.
     """
 
-    def __init__(self, answers: int = 0) -> None:
+    def __init__(self, answers: float = 0) -> None:
         self.asked = 0
         self._answers = answers
         self._is_released = threading.Event()
@@ -30,6 +30,10 @@ class HangingResolver:
     def is_hanging(self) -> bool:
         """Whether a question waits for its answer."""
         return self.asked > self._answers and not self._is_released.is_set()
+
+    def hang(self) -> None:
+        """Answer no question from now on."""
+        self._answers = self.asked
 
     def release(self) -> None:
         """Answer the waiting look-ups and all later ones."""
@@ -47,7 +51,7 @@ class HangingResolver:
 
 
 @contextlib.contextmanager
-def hanging_resolver(monkeypatch: Any, answers: int = 0) -> Iterator[HangingResolver]:
+def hanging_resolver(monkeypatch: Any, answers: float = 0) -> Iterator[HangingResolver]:
     """Put such a resolver in the system's place."""
     made = HangingResolver(answers)
     monkeypatch.setattr(socket, "getaddrinfo", made.getaddrinfo)
