@@ -153,10 +153,8 @@ def test_write_that_is_refused_in_an_answer_fails_its_operation(
         assert "private" not in operation.to_json()
 
 
-def test_operation_that_finds_no_server_has_no_command(face: Face, spans: Spans) -> None:
-    with ScriptedServer() as server:
-        uri = server.uri
-    client = face.client(uri, serverSelectionTimeoutMS=50, tracing=spans.option())
+def test_operation_that_finds_no_server_has_no_command(face: Face, spans: Spans, nowhere: str) -> None:
+    client = face.client(nowhere, serverSelectionTimeoutMS=50, tracing=spans.option())
     with pytest.raises(errors.ServerSelectionTimeoutError):
         face.run(lambda: client.admin.command("ping"))
 
