@@ -226,8 +226,8 @@ def test_nothing_grows_while_both_faces_work(
     soak, samples = Soak(standalone.uri), []
 
     def watch() -> None:
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
+        # On a busy machine a look takes its time, too; what is compared are always as many.
+        for _ in range(30):
             time.sleep(SECONDS / 30)
             samples.append(Sample.take(standalone))
 

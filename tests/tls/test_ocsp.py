@@ -36,7 +36,7 @@ from tls.responders import (
     server,
     write,
 )
-from tools.faces import EMPTY, Face, in_the_end
+from tools.faces import EMPTY, Face, eventually, in_the_end
 from tools.scripted_server import ScriptedServer
 
 SSL = pytest.importorskip("OpenSSL.SSL")
@@ -252,8 +252,9 @@ def test_a_wall_before_the_responder_stops_nothing(
     owner = server(authority, "http://127.0.0.1:1/", "ldap://127.0.0.1/", asked.url)
     answer = Answer(owner, authority, REVOKED).der()
     asked.plan = lambda: WALLS[name](answer)
-    shake(security_of(authority, tmp_path), owner, None, 0.5)
-    assert len(asked.asked) == 1
+    shake(security_of(authority, tmp_path), owner, None, 0.5 if name == "silent" else 30)
+    # A request that was given up may be read later.
+    eventually(lambda: len(asked.asked) == 1)
 
 
 def test_a_responder_that_drips_is_given_up_in_time(

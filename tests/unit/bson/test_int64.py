@@ -47,6 +47,8 @@ def test_every_value_comes_back_and_behaves_as_an_int(value: int) -> None:
 
 
 def test_instances_hold_their_class_only_while_they_live() -> None:
+    # What other tests left in cycles may hold some.
+    gc.collect()
     before = sys.getrefcount(Int64)
     data = encode({"n": Int64(7)})
     alive = [decode(data)["n"] for _ in range(1000)] + [Int64(number) for number in range(1000)]
