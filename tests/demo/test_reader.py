@@ -25,12 +25,19 @@ class Quiet(Feed):
     def __init__(self) -> None:
         super().__init__({"shop": None}, "shop", SIZE)  # type: ignore[arg-type]
         self.losses = 0
+        # While it is not set, no frame is made.
+        self.tells = asyncio.Event()
+        self.tells.set()
 
     def happen(self, count: int) -> None:
         """Let this many customers sign up."""
         for _ in range(count):
             number = self.seen
             self._add(Position(number + 1, 0, "82"), Event("customer", str(number), "insert", {}))
+
+    async def news(self, number: int) -> None:
+        await super().news(number)
+        await self.tells.wait()
 
     async def _snapshot(self) -> Timestamp:
         return Timestamp(self.seen, 0)
@@ -175,12 +182,14 @@ def test_a_browser_whose_state_is_newer_than_the_last_frame_gets_only_what_is_ne
         await asyncio.sleep(0)
         feed.happen(3)
         await until(lambda: len(early.raw) == 2)
-        # Within the pause behind a frame: the state holds what no frame has brought.
+        # The state holds what no frame has brought, as within the pause behind a frame.
+        feed.tells.clear()
         feed.happen(3)
         late.task = asyncio.create_task(late.reader.run(None))
         await until(lambda: late.raw)
         assert len(early.raw) == 2
         feed.happen(3)
+        feed.tells.set()
         await until(lambda: early.ids[-1] == 8 and late.ids[-1:] == [8])
 
     early, late = visit(feed, [None, None], steps)
