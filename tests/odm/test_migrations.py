@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -169,23 +171,44 @@ def test_a_document_that_is_too_large_for_a_function_is_named(database: Any) -> 
 
 
 def test_a_slow_function_keeps_the_lease(database: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state, "LEASE_S", 0.6)
+    """Each document takes 12 s of a lease of 30: the server's clock and this process's are moved, not slept."""
+    moved = [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + moved[0], sleep=time.sleep)
+    monkeypatch.setattr(state, "time", clock)
     database.things.insert_many([{"_id": n, "n": 0} for n in range(10)])
-    outcomes: list[Any] = []
+    taken: list[bool] = []
 
     def slow(document: dict[str, Any]) -> dict[str, Any]:
-        time.sleep(0.15)
+        moved[0] += 12.0
+        earlier = {"$dateSubtract": {"startDate": "$until", "unit": "second", "amount": 12}}
+        database.migrations.update_one({"_id": state.LOCK}, [{"$set": {"until": earlier}}])
+        taken.append(state.State(database)._take())
         return {**document, "n": document["n"] + 1}
 
-    def run() -> None:
-        outcomes.append(Runner(database, [Migration(1, "0001_add", "things", slow)]).migrate())
+    assert Runner(database, [Migration(1, "0001_add", "things", slow)]).migrate() == ["0001_add"]
+    assert taken == [False] * 10
+    assert [row["n"] for row in rows(database)] == [1] * 10
 
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(outcomes) == [[], ["0001_add"]]
+
+def test_of_two_at_once_one_waits_and_finds_nothing_to_do(database: Any) -> None:
+    database.things.insert_many([{"_id": n, "n": 0} for n in range(10)])
+    is_inside, may_go_on = threading.Event(), threading.Event()
+
+    def add(document: dict[str, Any]) -> dict[str, Any]:
+        is_inside.set()
+        assert may_go_on.wait(60)
+        return {**document, "n": document["n"] + 1}
+
+    def run() -> list[str]:
+        return Runner(database, [Migration(1, "0001_add", "things", add)]).migrate()
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run)
+        assert is_inside.wait(60)
+        second = pool.submit(run)
+        assert not state.State(database)._take()
+        may_go_on.set()
+        assert (first.result(60), second.result(60)) == (["0001_add"], [])
     assert [row["n"] for row in rows(database)] == [1] * 10
 
 
@@ -300,6 +323,9 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
         several = range(start, min(start + 10_000, COUNT))
         database.things.insert_many([{"_id": n, "n": n, "w": 0} for n in several])
     (folder / "0002_rename.py").unlink()
+    # Beside busy writers this process may hear late that it is time: the last document waits for the end of the input.
+    waits = f"forward(document):\n    document['_id'] == {COUNT - 1} and sys.stdin.read()"
+    (folder / "0001_add.py").write_text("import sys\n" + ADD.replace("forward(document):", waits))
     url = f"{server.uri.split('/?')[0]}/{database.name}"
     batch = str(max(25, COUNT // 1000))
     command = [sys.executable, "-m", "mangonel", "odm", "migrate", url, str(folder), "--batch", batch]
@@ -318,7 +344,7 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
         writer.start()
     try:
         for kill_at in kill_points():
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             assert process.stdout is not None
             for line in process.stdout:
                 if int(line.split(": ")[1].split()[0]) >= kill_at:
@@ -327,10 +353,9 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
                 # Anywhere within a batch, not only at its end.
                 time.sleep(random.random() / 10)
             os.kill(process.pid, signal.SIGKILL)
-            process.wait()
-            process.stdout.close()
+            process.communicate()
         assert database.migrations.find_one({"_id": "0001_add"})["stage"] == "running"
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     finally:
         is_over.set()
