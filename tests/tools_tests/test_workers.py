@@ -118,16 +118,26 @@ def lasting(tmp_path_factory):
     assert sorted(line.removeprefix("ended ") for line in found if line.startswith("ended ")) == sorted(begun)
 
     (tmp_path / "log").unlink()
-    done = run(
-        one=fixture + "def test_one(): os.kill(os.getppid(), signal.SIGINT); time.sleep(60)\n",
-        two=fixture + "def test_two(): time.sleep(60)\n",
-        three="",
+    # Interrupted within its beginning, a fixture has no end: both workers must be in their tests by then.
+    last = (
+        fixture
+        + """
+def test_last():
+    open(f"there-{os.getpid()}", "w").close()
+    while len(there := [name for name in os.listdir() if name.startswith("there-")]) < 2:
+        time.sleep(0.01)
+    if min(there) == f"there-{os.getpid()}":
+        os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(60)
+"""
     )
+    # A worker takes the next test before it plays one, so that two leave one for the other.
+    done = run(one=last, two=last, three=last)
     found = (tmp_path / "log").read_text().splitlines()
 
     assert done.returncode == 2, done.stdout + done.stderr
     assert "KeyboardInterrupt" in done.stdout
-    assert len(found) == 2 * len([line for line in found if line.startswith("ended ")])
+    assert [line.partition(" ")[0] for line in found] == ["begun", "begun", "ended", "ended"]
 
 
 def test_a_failure_ends_the_run_where_that_is_asked_for(run: Run) -> None:
