@@ -23,6 +23,7 @@ from browser import after
 
 from mangonel.server import Server
 from mangonel.websessions import MemoryStore, StoreError, UsageError, WebSessions
+from tools.browser import TIMEOUT_MS
 
 django_site.configure()
 
@@ -361,17 +362,24 @@ def test_the_admin_in_a_browser(chromium: Any, project: tuple[str, str]) -> None
         page.fill("#id_password", password)
         page.click("input[type=submit]")
 
+    def shows(page: Any, words: str) -> None:
+        # A click does not wait for the whole of the page that it leads to.
+        page.locator("body", has_text=words).wait_for()
+
     desk, phone = chromium.new_context(), chromium.new_context()
+    for context in (desk, phone):
+        context.set_default_timeout(TIMEOUT_MS)
     page = desk.new_page()
     log_in(page, "wrong")
-    assert "Please enter the correct username" in page.content()
+    shows(page, "Please enter the correct username")
     log_in(page)
+    shows(page, "Site administration")
     assert page.url == f"{address}/admin/"
-    assert "Site administration" in page.content()
     (cookie,) = [each for each in desk.cookies() if each["name"] == "sid"]
     assert cookie["httpOnly"]
     other = phone.new_page()
     log_in(other)
+    shows(other, "Site administration")
     assert len(sessions.blocking.of("1")) == 2
     # A new password ends the other browser's session, and keeps this one.
     page.goto(f"{address}/admin/password_change/")
@@ -379,26 +387,28 @@ def test_the_admin_in_a_browser(chromium: Any, project: tuple[str, str]) -> None
     page.fill("#id_new_password1", "engine no. 2")
     page.fill("#id_new_password2", "engine no. 2")
     page.click("input[type=submit]")
-    assert "password was changed" in page.content()
+    shows(page, "password was changed")
     other.goto(f"{address}/admin/")
     assert "/login/" in other.url
     page.goto(f"{address}/admin/")
-    assert "Site administration" in page.content()
+    shows(page, "Site administration")
     log_in(other, "engine no. 2")
+    shows(other, "Site administration")
     # So does a revocation, for all of them.
     assert sessions.blocking.revoke_user("1") == 2
     page.goto(f"{address}/admin/")
     assert "/login/" in page.url
     log_in(page, "engine no. 2")
+    shows(page, "Site administration")
     page.click("#logout-form button")
-    assert "Logged out" in page.content()
+    shows(page, "Logged out")
     assert sessions.blocking.of("1") == []
     sessions.blocking.close()
 
 
 def test_the_health_check_says_what_is_down(project: tuple[str, str]) -> None:
     address, _ = project
-    answer = httpx.get(f"{address}/health")
+    answer = httpx.get(f"{address}/health", timeout=60)
     assert (answer.status_code, answer.json()) == (200, {"status": "up", "deployments": {"default": "up"}})
 
 
