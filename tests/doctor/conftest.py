@@ -1,4 +1,4 @@
-"""Deployments with one fault each, and a check-up with short time limits."""
+"""Deployments with one fault each, and a check-up with few pings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from mangonel.server import Server, start
 from tls.certificates import Certificates
 from tls.conftest import certificates, server_context
 from tools.dns_server import DnsServer
+from tools.faces import TIMEOUT
 
 __all__ = ["certificates", "guarded", "server_context"]
 
 
 def look(uri: str, **options: Any) -> Report:
-    """Return the report of a short check-up."""
-    return examine(uri, **{"timeout": 2.0, "pings": 3, **options})
+    """Return the report of a check-up with few pings; only a bug takes as long as its limit of time."""
+    return examine(uri, **{"timeout": TIMEOUT, "pings": 3, **options})
 
 
 def only(report: Report, code: str) -> Finding:
