@@ -38,6 +38,9 @@ class SocksProxy:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        # A blocked accept does not notice a close; a shutdown wakes it.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for sock in list(self._open):
             with contextlib.suppress(OSError):
