@@ -36,8 +36,7 @@ def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
     if engine.startswith("spark") and shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not installed")
     name = f"engine_{uuid.uuid4().hex[:8]}"
-    assert server.primary is not None
-    router = Router(server.primary.port, f"{name}.rows", {"n": 1}, CHUNKS)
+    router = Router(server.wait_for_primary().port, f"{name}.rows", {"n": 1}, CHUNKS)
     environment = {**variables, "MANGONEL_MONGOD": find_mongod(), "MANGONEL_ENGINE_ROUTER": router.uri}
     try:
         done = subprocess.run(

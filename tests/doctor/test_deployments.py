@@ -74,7 +74,8 @@ def test_a_standalone_is_no_member_of_a_set(standalone: Server) -> None:
 
 def test_a_direct_connection_to_a_secondary_is_told_where_the_primary_is(three: Server) -> None:
     primary = three.wait_for_primary()
-    report = look(f"mongodb://{three.secondaries[0].address}/?directConnection=true")
+    secondary = next(member for member in three.members if member is not primary)
+    report = look(f"mongodb://{secondary.address}/?directConnection=true")
     finding = only(report, "topology-direct")
     assert (finding.status, finding.facts["primary"]) == ("warning", primary.address)
 

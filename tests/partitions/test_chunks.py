@@ -31,7 +31,6 @@ def routed(server: Server, database_name: str) -> Iterator[Routed]:
     with contextlib.ExitStack() as ends:
 
         def make(key: dict[str, Any], *, index: dict[str, Any] | None = None, **options: Any) -> Any:
-            assert server.primary is not None
             with MongoClient[Any](server.uri) as client:
                 orders = client[database_name].orders
                 orders.create_index(list((key if index is None else index).items()))
@@ -39,7 +38,7 @@ def routed(server: Server, database_name: str) -> Iterator[Routed]:
                     [{"_id": n, "customer": each, "total": n % 3} for n, each in enumerate(CUSTOMERS)]
                 )
                 orders.insert_one({"_id": len(CUSTOMERS), "total": 1})
-            router = Router(server.primary.port, f"{database_name}.orders", key, BOUNDS, **options)
+            router = Router(server.wait_for_primary().port, f"{database_name}.orders", key, BOUNDS, **options)
             ends.enter_context(router)
             return ends.enter_context(MongoClient[Any](router.uri))[database_name].orders, router
 

@@ -77,8 +77,7 @@ def test_srv_records_of_the_environment_are_looked_up(
     got: str | None,
     own: str,
 ) -> None:
-    assert server.primary is not None
-    port = server.primary.port
+    port = server.wait_for_primary().port
     hosts["a.example.test"] = "127.0.0.1"
     dns.srv("db.example.test", [("a.example.test", port)])
     dns.srv("other.example.test", [("b.example.test", port)])

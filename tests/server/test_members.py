@@ -48,8 +48,8 @@ def test_killed_primary_is_succeeded_by_another_member(trio: server.Server) -> N
 
 @pytest.mark.no_sample
 def test_stop_ends_a_member_cleanly(trio: server.Server) -> None:
-    trio.wait_until_settled()
-    member = trio.secondaries[0]
+    primary = trio.wait_until_settled()
+    member = next(member for member in trio.members if member is not primary)
     member.stop()
     assert not member.is_running
     with open(member.log, encoding="utf-8") as log:
@@ -59,8 +59,8 @@ def test_stop_ends_a_member_cleanly(trio: server.Server) -> None:
 
 
 def test_paused_member_keeps_its_connections_and_answers_nothing_until_resumed(trio: server.Server) -> None:
-    trio.wait_until_settled()
-    member = trio.secondaries[0]
+    primary = trio.wait_until_settled()
+    member = next(member for member in trio.members if member is not primary)
     member.pause()
     try:
         assert member.is_running

@@ -103,6 +103,12 @@ class RunningServer:
         """The member that takes writes now, if any."""
         return next((member for member in self.members if member.state == "primary"), None)
 
+    def wait_for_primary(self) -> RunningMember:
+        """Return the member that takes writes now."""
+        primary = self.primary
+        assert primary is not None, "expected a server with a primary, got one without"
+        return primary
+
     @property
     def secondaries(self) -> list[RunningMember]:
         """The members that are secondaries now."""

@@ -42,7 +42,7 @@ def test_a_running_server_has_the_addresses_of_its_set_and_answers_on_each(serve
     assert [member.address for member in running.members] == [member.address for member in server.members]
     with MongoClient(running.members[0].uri) as client:
         assert client.admin.command("ping")["ok"] == 1.0
-    assert running.primary is not None
+    assert running.wait_for_primary().address == server.wait_for_primary().address
     assert running.secondaries == []
 
 

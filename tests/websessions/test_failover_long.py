@@ -89,8 +89,7 @@ async def test_nothing_acknowledged_is_lost_while_the_primary_is_killed_steps_do
         visitors = Visitors(sessions)
         players = [asyncio.ensure_future(visitors.play(number)) for number in range(VISITORS)]
         await visitors.more(100)
-        primary = await asyncio.to_thread(lambda: server.primary)
-        assert primary is not None
+        primary = await asyncio.to_thread(server.wait_for_primary)
         primary.kill()
         await visitors.more(100)
         await asyncio.to_thread(primary.restart)
@@ -99,8 +98,7 @@ async def test_nothing_acknowledged_is_lost_while_the_primary_is_killed_steps_do
         with suppress(PyMongoError):
             await client.admin.command({"replSetStepDown": 5, "force": True})
         await visitors.more(100)
-        primary = await asyncio.to_thread(lambda: server.primary)
-        assert primary is not None
+        primary = await asyncio.to_thread(server.wait_for_primary)
         primary.pause()
         try:
             await visitors.more(100)

@@ -268,8 +268,7 @@ async def test_an_ended_session_does_not_come_back_with_a_failover_under_load() 
 
         players = [asyncio.ensure_future(play(number)) for number in range(8)]
         await played(50)
-        primary = server.primary
-        assert primary is not None
+        primary = await asyncio.to_thread(server.wait_for_primary)
         before = counts["done"]
         primary.kill()
         await played(50)
