@@ -19,6 +19,7 @@ import pytest
 from mangonel.engines.engine import Engine
 from mangonel.engines.programs import Missing
 from mangonel.engines.stores import running
+from tools.faces import TIMEOUT
 from tools.needed import go_without
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -56,7 +57,8 @@ def engine() -> Iterator[Callable[[str], Engine]]:
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Return a function from a store's name to the URL of an empty one."""
+    """Return a function from a store's name to the URL of an empty one; only a bug takes as long as its limit."""
+    limit = f"timeout={TIMEOUT:.0f}"
 
     def url_of(name: str) -> str:
         unique = uuid.uuid4().hex[:12]
@@ -66,13 +68,13 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str],
             uri: str = request.getfixturevalue("server").uri
             return uri.replace("/?", f"/{request.getfixturevalue('database_name')}?collection=c{unique}&")
         if name == "sqlite":
-            return f"sqlite:///{tmp_path}/{unique}.db"
+            return f"sqlite:///{tmp_path}/{unique}.db?{limit}"
         if name == "directory":
-            return f"files://{tmp_path}/{unique}"
+            return f"files://{tmp_path}/{unique}?{limit}"
         if name == "single_file":
-            return f"file://{tmp_path}/{unique}"
+            return f"file://{tmp_path}/{unique}?{limit}"
         running_engine: Engine = request.getfixturevalue("engine")(name)
         own = "table=t" if name in ("mysql", "postgresql") else "prefix="
-        return f"{running_engine.url}?{own}{unique}"
+        return f"{running_engine.url}?{limit}&{own}{unique}"
 
     return url_of
