@@ -36,7 +36,7 @@ HOST = "127.0.0.1"
 PASSWORD = "mangonel"
 PAGE = "/api/posts?size=10"
 # Seconds to wait for the last frames, and between checks.
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 LOOK_S = 0.3
 
 
