@@ -22,16 +22,25 @@ from mangonel.engines.programs import find_program
 from mangonel.server.process import free_port
 
 SLOTS = 16_384
+BUS = "bus.conf"
 TIMEOUT = 60.0
 
 
-def server(stack: ExitStack, *more: str, tls: Certificates | None = None) -> Engine:
+def server(
+    stack: ExitStack, *more: str, tls: Certificates | None = None, is_in_cluster: bool = False
+) -> Engine:
     folder = stack.enter_context(
         tempfile.TemporaryDirectory(prefix="mangonel-redis-", ignore_cleanup_errors=True)
     )
     command = [find_program("redis-server"), *_words(PORT, tls), "--bind", "127.0.0.1", "--dir", folder]
     command += ["--save", "", "--repl-diskless-sync-delay", "0", *more]
+    if is_in_cluster:
+        command += ["--cluster-enabled", "yes", "--include", BUS]
     engine = Engine("redis", "", command, folder, None, accepts)
+    if is_in_cluster:
+        # Their usual port among themselves is one that any connection of this machine may have; another one is chosen
+        # anew with the server's own, should a program have taken either of them by then.
+        engine.prepare = lambda _: Path(folder, BUS).write_text(f"cluster-port {free_port()}\n")
     stack.callback(engine.kill)
     engine.start()
     return engine
@@ -77,13 +86,12 @@ class Cluster:
     def __init__(self, stack: ExitStack, tls: Certificates | None, *, has_replicas: bool) -> None:
         self._tls = tls
         secure = ["--tls-cluster", "yes"] if tls else []
-        # Their usual port among themselves is one that any connection of this machine may have.
-        buses = [free_port() for _ in range(6 if has_replicas else 3)]
         started = [
-            server(stack, "--cluster-enabled", "yes", "--cluster-port", str(bus), *secure, tls=tls)
-            for bus in buses
+            server(stack, *secure, tls=tls, is_in_cluster=True) for _ in range(6 if has_replicas else 3)
         ]
         self.masters, self.replicas = started[:3], started[3:]
+        with client_of(started[0].port, tls) as client:
+            bus = client.config_get("cluster-port")["cluster-port"]
         for number, engine in enumerate(self.masters):
             own = range(SLOTS * number // 3, SLOTS * (number + 1) // 3)
             with client_of(engine.port, tls) as client:
@@ -91,7 +99,7 @@ class Cluster:
         for number, engine in enumerate(started):
             with client_of(engine.port, tls) as client:
                 client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-                client.execute_command("CLUSTER", "MEET", "127.0.0.1", started[0].port, buses[0])
+                client.execute_command("CLUSTER", "MEET", "127.0.0.1", started[0].port, bus)
         for engine in started:
             until(engine.port, lambda client: client.cluster("INFO")["cluster_state"] == "ok", tls)
             until(engine.port, lambda client: len(client.cluster("NODES")) == len(started), tls)
