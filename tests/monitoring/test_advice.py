@@ -20,8 +20,10 @@ face = tools.faces.faces("blocking", "asyncio")
 
 
 @pytest.fixture
-def client(server: Server, face: Any) -> Iterator[Any]:
+def client(server: Server, face: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client that advises; warnings do not stop the test."""
+    # On a busy machine, a pause of 0.1 s between two finds is no end of a loop.
+    monkeypatch.setattr(advisor, "_PAUSE_S", tools.faces.TIMEOUT)
     with warnings.catch_warnings():
         warnings.simplefilter("always", AdviceWarning)
         made = (AsyncMongoClient if face.is_async else MongoClient)(server.uri, advise=True)
@@ -44,7 +46,7 @@ HERE = {__file__, tools.faces.__file__}
 
 def told(client: Any) -> list[tuple[str, bool]]:
     """The kinds of advice, and whether it names a line of the tests."""
-    client._advisor.settle()
+    client._advisor.settle(tools.faces.TIMEOUT)
     return [(kind, place.file in HERE) for kind, _, place in client._advisor.told]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tools.faces
+from mangonel._shared.advice import advisor
 from mangonel.errors import AdviceWarning, TooManyCommands
 from mangonel.odm import BelongsTo, Connection, Document, Many, Ref, connect, many
 from mangonel.server import Server
@@ -33,8 +34,12 @@ HERE = {__file__, tools.faces.__file__, __file__.replace("test_advice", "conftes
 
 
 @pytest.fixture
-def advised(server: Server, database_name: str, face: Any) -> Iterator[Connection]:
+def advised(
+    server: Server, database_name: str, face: Any, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Connection]:
     """A connection that advises, to a database with a few documents."""
+    # On a busy machine, a pause of 0.1 s between two fetches is no end of a loop.
+    monkeypatch.setattr(advisor, "_PAUSE_S", tools.faces.TIMEOUT)
     with warnings.catch_warnings():
         warnings.simplefilter("always", AdviceWarning)
         db = connect(server.uri, database=database_name, advise=True)
@@ -48,10 +53,10 @@ def advised(server: Server, database_name: str, face: Any) -> Iterator[Connectio
 
 
 def told(db: Connection, face: Any) -> list[tuple[str, str]]:
-    advisor = db.clients.get(face.is_async)._advisor
-    advisor.settle()
-    assert all(place.file in HERE for _, _, place in advisor.told)
-    return [(kind, text) for kind, text, _ in advisor.told]
+    found = db.clients.get(face.is_async)._advisor
+    found.settle(tools.faces.TIMEOUT)
+    assert all(place.file in HERE for _, _, place in found.told)
+    return [(kind, text) for kind, text, _ in found.told]
 
 
 def test_an_inverse_in_a_loop_is_told_with_the_include_that_helps(advised: Connection, face: Any) -> None:
