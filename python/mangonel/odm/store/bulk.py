@@ -25,10 +25,9 @@ from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
 from mangonel.odm.query.targets import dangling, wanted_of
 from mangonel.odm.query.tenants import tenant_filter
+from mangonel.odm.store.filters import guarded_filter, id_filter
 from mangonel.odm.store.writes import (
     Kept,
-    guarded_filter,
-    id_filter,
     kept_of,
     missing_targets_flow,
     outcome_of,

@@ -13,7 +13,7 @@ from typing import Any
 from mangonel import _core
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
 from mangonel._shared.settings import BOUND
-from mangonel.bson import decode, encode
+from mangonel.bson import encode
 from mangonel.bson.errors import BSONError
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.common import MAX_BSON_SIZE
@@ -29,13 +29,11 @@ from mangonel.odm.connections.context import current_sessions
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, default_place, place_of
 from mangonel.odm.connections.touched import Former, check_free, renewed, settled, storing, touch, under_way
-from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
+from mangonel.odm.encryption.saving import is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
 from mangonel.odm.expressions.changes import Change
-from mangonel.odm.expressions.expr import query_of
-from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.codec import TOLERANT, codec_options, raw_collection
+from mangonel.odm.model.codec import codec_options, raw_collection
 from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, SAVING, UNCERTAIN
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.encrypted_trees import encrypted_tree
@@ -54,7 +52,7 @@ from mangonel.odm.query.query import Query
 from mangonel.odm.query.rules import carry_out_flow, follow_flow, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import dangling, denying, ids_in, missing_flow, put_back_flow, wanted_of
-from mangonel.odm.query.tenants import check_document, tenant_filter
+from mangonel.odm.store.filters import filter_of, guarded_filter, id_filter, shard_filter
 
 
 async def insert_flow(
@@ -390,51 +388,6 @@ async def rebased_flow(document: Any, place: Place) -> bool:
     find_one = raw_collection(place.collection).find_one
     stored = await place.port.call(find_one, id_filter(document), **place.session)
     return stored is not None and _core.odm_rebase(document, stored.raw)
-
-
-def id_filter(document: Any) -> dict[str, Any]:
-    """Return the query for the stored document by its id, of this context's tenant."""
-    query = {"_id": stored_id(document.id)}
-    cls = document.__class__
-    return query if cls.__tenant__ is None else query | tenant_filter(cls)
-
-
-def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
-    """Return the query for the stored document, if it still has the values that the running update depends on."""
-    query, guard = filter_of(document, where), _core.odm_guard(document)
-    if guard is None:
-        return query
-    conditions = decode(guard, TOLERANT)
-    if declared:
-        conditions = findable_guard(document, conditions)
-    return {"$and": [query, conditions]} if conditions else query
-
-
-def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
-    """Return the query for the stored document, in the loaded version and of this context's tenant.
-
-    Raises:
-        WrongTenant: the document has another tenant.
-    """
-    query: dict[str, Any] = dict(_core.odm_filter(document))
-    if document.__tenant__ is not None:
-        check_document(document)
-        query |= tenant_filter(document.__class__)
-    if document.__shard_key__:
-        query |= shard_filter(document)
-    if declared:
-        query |= key_filter(document)
-    return query_of(query, where) if where is not None else query
-
-
-def shard_filter(document: Any) -> dict[str, Any]:
-    """Return the loaded fields of a document's shard key."""
-    fields, loaded = document.__plan__.fields, set(_core.odm_loaded(document))
-    return {
-        fields[name].key: dump(document.__class__, fields[name], held(document, name))
-        for name in document.__shard_key__
-        if name in loaded and fields[name].key != "_id"
-    }
 
 
 async def missing_document_flow(
