@@ -22,6 +22,30 @@ pub struct ServerSession {
     era: u32,
 }
 
+/// A retryable write in a session of the pool's whose outcome is unknown: the server may still carry it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostWrite {
+    /// The id of its session, which no other command uses any more.
+    pub session: [u8; 16],
+    /// Its transaction number.
+    pub txn_number: i64,
+}
+
+impl LostWrite {
+    /// Returns its session for one more write, which takes the next number. A server that has begun that write refuses
+    /// the lost one from then on. Another caller may ask the same, so the session does not go to the pool.
+    pub fn session_for_another(self, now: Instant) -> ServerSession {
+        ServerSession {
+            id: self.session,
+            txn_number: self.txn_number,
+            is_dirty: true,
+            left_cursor_at: None,
+            last_use: now,
+            era: 0,
+        }
+    }
+}
+
 /// Makes ids from a seed of the caller; the core has no source of chance of its own.
 #[derive(Debug)]
 pub struct IdSource {

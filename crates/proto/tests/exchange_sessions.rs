@@ -24,6 +24,42 @@ fn a_session_is_used_again_and_a_dirty_one_never() {
 }
 
 #[test]
+fn the_session_of_a_write_that_was_not_answered_takes_one_more_write_with_the_next_number() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    let first = outbound(&exchange);
+    bench.close(&mut exchange);
+    let lost = exchange.lost_write().unwrap();
+    let mut another = insert();
+    another.session = SessionChoice::Of(lost.session_for_another(bench.now));
+    let mut exchange = bench.sent(another);
+    let second = outbound(&exchange);
+    assert_eq!(second["lsid"], first["lsid"]);
+    assert_eq!((number(&first["txnNumber"]), number(&second["txnNumber"])), (1, 2));
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    assert!(exchange.lost_write().is_none());
+    assert!(bench.client.drain_sessions().is_empty());
+}
+
+#[test]
+fn a_write_without_a_number_a_read_and_an_answered_write_are_not_lost() {
+    let mut bench = Bench::standalone();
+    let mut exchange = bench.sent(insert());
+    bench.close(&mut exchange);
+    assert!(exchange.lost_write().is_none());
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    bench.close(&mut exchange);
+    assert!(exchange.lost_write().is_none());
+    let mut exchange = bench.sent(insert());
+    bench.break_line(&mut exchange);
+    assert_eq!(exchange.retries(), 1);
+    bench.connect(&mut exchange);
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    assert!(exchange.lost_write().is_none());
+}
+
+#[test]
 fn the_session_of_an_open_cursor_is_kept_until_it_is_given_back() {
     let mut bench = Bench::primary();
     let mut exchange = bench.sent(find());

@@ -9,6 +9,7 @@ use crate::client_session::{ENDED, Stamp};
 use crate::error::Failure;
 use crate::ids::SessionId;
 use crate::operation::SessionChoice;
+use crate::session::LostWrite;
 use crate::time::Instant;
 use crate::topology::{ServerDescription, ServerType};
 use crate::transaction::{End, Pin, State, is_commit_unknown};
@@ -141,6 +142,9 @@ impl Exchange {
     pub(super) fn spoil_session(&mut self, client: &mut Client) {
         if let Some(session) = &mut self.session {
             session.is_dirty = true;
+            let (session, txn_number) = (session.id, session.txn_number);
+            let lost = self.attempts.has_transaction_number.then_some(LostWrite { session, txn_number });
+            self.lost = lost.map(Box::new);
         }
         self.note_left_cursor();
         let left_cursor_at =

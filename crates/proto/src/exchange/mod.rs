@@ -50,7 +50,7 @@ use crate::operation::{Limit, Operation, SessionChoice};
 use crate::pool::{CheckOut, Pool};
 use crate::read_preference::ReadPreference;
 use crate::reply::Facts;
-use crate::session::ServerSession;
+use crate::session::{LostWrite, ServerSession};
 use crate::time::Instant;
 use crate::topology::{Address, ServerDescription};
 
@@ -199,6 +199,8 @@ pub struct Exchange {
     failed: Option<Failed>,
     facts: Facts,
     earlier: Earlier,
+    /// The write of an attempt that was not answered.
+    lost: Option<Box<LostWrite>>,
     heard: announcing::Heard,
 }
 
@@ -252,6 +254,7 @@ impl Exchange {
             failed: None,
             facts: Facts::default(),
             earlier: Earlier::None,
+            lost: None,
             heard,
         }
     }
@@ -460,6 +463,12 @@ impl Exchange {
                 self.session.as_ref()
             }
         }
+    }
+
+    /// Returns its write if it failed and the server may still carry it out; only one that has a transaction number, in a
+    /// session of the pool's.
+    pub fn lost_write(&self) -> Option<LostWrite> {
+        self.failed.as_ref().and(self.lost.as_deref().copied())
     }
 
     /// Takes the session for an open cursor. Without a cursor the session returns to the pool by itself.

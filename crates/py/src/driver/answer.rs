@@ -13,6 +13,7 @@ use super::batch::{Batch, next_in};
 use super::core::Core;
 use super::exchange::Exchange;
 use super::failure;
+use super::lost;
 use super::open_cursor::OpenCursor;
 use super::operation::ReplyForm;
 use super::pending::LostCursor;
@@ -99,6 +100,7 @@ impl Exchange {
     }
 
     pub(super) fn failure(&self, py: Python<'_>, failure: &Failure) -> PyErr {
+        lost::note(&self.inner);
         if let (Failure::Unanswered, Some(error)) = (failure, &self.cause) {
             return PyErr::from_value(error.bind(py).clone());
         }

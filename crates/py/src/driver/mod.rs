@@ -15,6 +15,7 @@ pub(crate) mod exchange;
 pub(crate) mod failure;
 pub(crate) mod interpreter;
 mod link;
+pub(crate) mod lost;
 mod made;
 mod metrics;
 mod monitor;
@@ -68,6 +69,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_tables(module)?;
     chunks::register(module)?;
     deadline::register(module)?;
+    lost::register(module)?;
     made::register(module)?;
     ready::register(module)?;
     runs::register(module)?;

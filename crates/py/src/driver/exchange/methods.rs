@@ -17,6 +17,7 @@ use crate::driver::auth::{self, KeyQuestion, WordQuestion};
 use crate::driver::core::Core;
 use crate::driver::failure;
 use crate::driver::link::Link;
+use crate::driver::lost;
 use crate::driver::operation::{self, Operation};
 
 pub const DONE: u8 = 0;
@@ -263,6 +264,7 @@ impl Exchange {
             waker = state.wakers.remove(&id);
             inner.give_up(&mut state.client, is_kept, now);
         });
+        lost::note(&self.inner);
     }
 
     /// Return the answer, read as the operation asked, or raise why there is none; the exchange itself when its reply is
