@@ -28,6 +28,7 @@ from mangonel.odm import (
     push,
 )
 from mangonel.odm.model.convert import SAVING
+from odm.broken_off import break_off
 from odm.other_writer import Counted, OtherProcess, Part, Plain, append
 from tools.faces import eventually
 from tools.proxy import LineProxy
@@ -121,6 +122,7 @@ def is_append(base: Rows | None, mine: Rows | None) -> bool:
 
 # The copy that a step is about; `TransactionMachine` reads its writer of it too.
 COPIES = st.integers(0, 11)
+SAVES = st.sampled_from(["save", "save_all"])
 
 
 def alone(step: Any) -> Any:
@@ -624,6 +626,28 @@ class Machine(RuleBasedStateMachine):
         assert copy.changed == changed
         assert set(copy.document.changes()) >= changed
         copy.is_uncertain = True
+
+    @rule(index=COPIES, ways=st.tuples(SAVES, SAVES), after_ms=st.floats(0.5, 3.0))
+    @alone
+    def save_and_break_off(self, index: int, ways: tuple[str, str], after_ms: float) -> None:
+        copy = self.pick(index)
+        before, changed = self.row, copy.changed
+        if copy.is_far or not changed or not self.must_be_stored(copy, before, changed):
+            # The far connection has no retryable writes.
+            return
+        self.stores(copy)
+        memory, sent = state_of(copy.document), changed | set(copy.document.changes())
+        is_known = break_off(self.face, self.admin, copy.document, ways, after_ms / 1000)
+        after = self.row
+        # The second is refused if another copy changed a list, too, and then neither may be stored.
+        wrong = None if after == before and not is_known else self.may_be_stored(copy, before, after, changed)
+        assert wrong is None, wrong
+        if is_known:
+            copy.believes(memory, sent & set(FIELDS))
+            assert not copy.document.changes(), copy.document.changes()
+        else:
+            assert set(copy.document.changes()) >= changed
+            copy.is_uncertain = True
 
     def lose(self, copy: Copy, before: dict[str, Any], is_stored: bool, is_cancelled: bool, way: str) -> None:
         """Save a copy, and lose the line before or after the server has the update."""

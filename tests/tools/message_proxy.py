@@ -2,6 +2,7 @@
 
     with MessageProxy(server.port) as proxy:
         proxy.break_at("lost", 3)    # the third command from now is done, and its answer is lost
+        proxy.hold("update")         # the next update reaches the server when `deliver` sends it, however late
 
 Heartbeats, handshakes, and what a client cleans up in the background are not counted, so the n-th command of a program
 is the same one in every run. For commands, `LineProxy` knows only bytes.
@@ -35,12 +36,15 @@ class MessageProxy:
     Attributes:
         commands: the names of the commands counted since the last `break_at`.
         broken: the name of the command at which the connection broke, or None.
+        held: the messages that the server did not get.
     """
 
     def __init__(self, port: int) -> None:
         self._target = ("127.0.0.1", port)
         self._lock = threading.Lock()
         self._kind, self._at = "", 0
+        self._held_name, self._left = "", 0
+        self.held: list[bytes] = []
         self.commands: list[str] = []
         self.broken: str | None = None
         self._lines: set[_Line] = set()
@@ -54,11 +58,32 @@ class MessageProxy:
             self._kind, self._at = kind, at
             self.commands, self.broken = [], None
 
+    def hold(self, name: str, count: int = 1) -> None:
+        """Keep the next commands of this name in `held`, and their connections open."""
+        with self._lock:
+            self._held_name, self._left = name, count
+            self.held = []
+
+    def deliver(self, message: bytes) -> dict[str, Any]:
+        """Send a held message after all, and return the server's answer, which no client gets."""
+        with socket.create_connection(self._target, 60.0) as server:
+            server.sendall(message)
+            return parse_request(read_message(server), 0).command
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for line in list(self._lines):
+            line.close()
+
     def meet(self, request: Request) -> str:
-        """Count a request; return how the connection breaks at it, "" if it does not."""
+        """Count a request; return how the connection breaks at it, or "held"; "" if the server gets it."""
         if request.name in UNCOUNTED:
             return ""
         with self._lock:
+            if self._left and request.name == self._held_name:
+                self._left -= 1
+                self.held.append(request.raw)
+                return "held"
             self.commands.append(request.name)
             if len(self.commands) != self._at:
                 return ""
@@ -79,8 +104,7 @@ class MessageProxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for line in list(self._lines):
-            line.close()
+        self.cut()
 
     def _accept(self) -> None:
         while True:
@@ -144,6 +168,8 @@ class _Line:
         kind = self._proxy.meet(request)
         if kind == "unsent":
             return False
+        if kind == "held":
+            return True
         if kind == "refused":
             self._client.sendall(op_msg(refusal(request), response_to=request.request_id))
             return True

@@ -7,13 +7,15 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 use super::fields::{DELETED, EXTRA_SET, Fields, NEW, PARTIAL, SAVING, UNCERTAIN};
 use super::plan::{Op, Plan};
 use super::raw::{Elements, append, close, open};
+use crate::driver::lost::{Numbered, lost_write, numbered};
 
-/// Flags, the names of set fields, former values by name, and the stored document.
-type Pending<'py> = (u64, Vec<Bound<'py, PyString>>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>);
+/// Flags, the names of set fields, former values by name, the stored document, and a save whose outcome is unknown.
+type Pending<'py> =
+    (u64, Vec<Bound<'py, PyString>>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>, Option<Numbered<'py>>);
 
 /// Return the flags of an instance, the fields that were set since it was stored, their former values as far as it
-/// remembers them, and the document that is known to be stored (None of one that keeps no bytes). What a save under way
-/// sends is pending, with an unknown outcome.
+/// remembers them, the document that is known to be stored (None of one that keeps no bytes), and a save whose outcome is
+/// unknown, as `odm_lost` does. What a save under way sends is pending, with an unknown outcome.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_pending<'py>(object: &Bound<'py, PyAny>) -> PyResult<Pending<'py>> {
@@ -23,7 +25,7 @@ pub(super) fn odm_pending<'py>(object: &Bound<'py, PyAny>) -> PyResult<Pending<'
     let mut flags = fields.flags() & (NEW | PARTIAL | DELETED | EXTRA_SET | UNCERTAIN);
     let old = PyDict::new(py);
     if fields.flags() & NEW != 0 {
-        return Ok((flags, Vec::new(), old, None));
+        return Ok((flags, Vec::new(), old, None, None));
     }
     let mut set = fields.dirty();
     if let Some(state) = fields.known().filter(|_| fields.flags() & SAVING != 0) {
@@ -35,18 +37,22 @@ pub(super) fn odm_pending<'py>(object: &Bound<'py, PyAny>) -> PyResult<Pending<'
     }
     let names = plan.fields.iter().enumerate().filter(|(index, _)| set.has(*index));
     let names = names.map(|(_, field)| field.attribute.bind(py).clone()).collect();
-    Ok((flags, names, old, stored(fields, plan).map(|bytes| PyBytes::new(py, &bytes))))
+    let lost = fields.known().and_then(|state| state.lost.as_deref().copied());
+    let stored = stored(fields, plan).map(|bytes| PyBytes::new(py, &bytes));
+    Ok((flags, names, old, stored, lost.map(|lost| numbered(py, lost))))
 }
 
 /// Give the state that `odm_pending` returned of one instance to another, which was made of the whole document.
 #[entries]
 #[pyfunction]
+#[pyo3(signature = (object, flags, names, old, stored, lost=None))]
 pub(super) fn odm_resume(
     object: &Bound<'_, PyAny>,
     flags: u64,
     names: Vec<String>,
     old: &Bound<'_, PyDict>,
     stored: Option<&[u8]>,
+    lost: Option<([u8; 16], i64)>,
 ) -> PyResult<()> {
     let py = object.py();
     let fields = Fields::of(object)?;
@@ -73,6 +79,9 @@ pub(super) fn odm_resume(
     fields.set_dirty(set);
     if let Some(stored) = stored {
         fields.state().raw = stored.to_vec();
+    }
+    if let Some(lost) = lost {
+        fields.state().lost = Some(Box::new(lost_write(lost)));
     }
     Ok(())
 }

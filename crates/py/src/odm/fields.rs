@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
+use mangonel_proto::session::LostWrite;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -118,6 +119,8 @@ pub(super) struct State {
     pub draft: Vec<(usize, Option<Vec<u8>>)>,
     /// The conditions of the update under way, as elements of a query.
     pub guard: Vec<u8>,
+    /// A save whose outcome is unknown, while the server may still carry it out.
+    pub lost: Option<Box<LostWrite>>,
     /// Values from before the first time a field was set.
     pub old: Vec<(usize, Py<PyAny>)>,
 }
@@ -177,6 +180,7 @@ pub(super) fn end(py: Python<'_>, mut spare: Box<RefCell<State>>) {
     state.saved.clear();
     state.draft.clear();
     state.guard.clear();
+    state.lost = None;
     state.pending.clear();
     state.is_packed = false;
     state.sent.clear();

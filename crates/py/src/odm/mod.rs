@@ -61,6 +61,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(saving::odm_guard, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_rebase, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_settle, module)?)?;
+    module.add_function(wrap_pyfunction!(saving::odm_lost, module)?)?;
+    module.add_function(wrap_pyfunction!(saving::odm_overtake, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_note, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_stored, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_changes, module)?)?;

@@ -20,6 +20,7 @@ use crate::codec::decode::Decoder;
 use crate::codec::fault::into_exception;
 use crate::driver::exchange::Exchange;
 use crate::driver::failure::thrown;
+use crate::driver::lost::{Numbered, lost_write, numbered};
 use crate::driver::operation::{Maker, Operation, Plan as OperationPlan, ReplyForm};
 use crate::driver::source::too_large;
 
@@ -124,13 +125,21 @@ pub(super) fn odm_guard<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Boun
     crate::codec::bytes_of(py, &out).map(Some)
 }
 
-/// End the save that `odm_update` or `odm_begin` began: its changes are stored, or pending again. None:
-///     unknown.
+/// End the save that `odm_update` or `odm_begin` began: its changes are stored, or pending again. None: that is unknown;
+/// `lost`: the write, as `take_lost_write` returned it, until `odm_overtake`.
 #[entries]
 #[pyfunction]
-pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: Option<bool>) -> PyResult<()> {
+#[pyo3(signature = (object, is_stored, lost=None))]
+pub(super) fn odm_settle(
+    object: &Bound<'_, PyAny>,
+    is_stored: Option<bool>,
+    lost: Option<([u8; 16], i64)>,
+) -> PyResult<()> {
     let py = object.py();
     let fields = Fields::of(object)?;
+    if let Some(lost) = lost {
+        fields.state().lost = Some(Box::new(lost_write(lost)));
+    }
     let uncertain = match is_stored {
         None => UNCERTAIN,
         Some(true) => 0,
@@ -164,6 +173,24 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: Option<bool>) -> 
             None => 1_i64.into_pyobject(py)?.into_any(),
         };
         drop(fields.replace(index, next));
+    }
+    Ok(())
+}
+
+/// Return the save whose outcome is unknown, if the server may still carry it out: the id of its session and its number.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_lost<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Numbered<'py>>> {
+    let state = Fields::of(object)?.known();
+    Ok(state.and_then(|state| state.lost.as_deref().copied()).map(|lost| numbered(object.py(), lost)))
+}
+
+/// Say that the server will not carry out the save whose outcome is unknown any more, if it has not done so.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_overtake(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Some(mut state) = Fields::of(object)?.known_mut() {
+        state.lost = None;
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ from mangonel.odm.errors import (
     StaleDocument,
     UnsupportedOption,
 )
-from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW
+from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, UNCERTAIN
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
 from mangonel.odm.model.refs import stored_id
@@ -26,6 +26,7 @@ from mangonel.odm.query.events import after_flow, before_flow, before_insert_flo
 from mangonel.odm.query.targets import dangling, wanted_of
 from mangonel.odm.query.tenants import tenant_filter
 from mangonel.odm.store.filters import guarded_filter, id_filter
+from mangonel.odm.store.lost import overtake_flow
 from mangonel.odm.store.writes import (
     Kept,
     kept_of,
@@ -97,8 +98,9 @@ class _Write:
 
 def _give_back(writes: list[_Write], outcome: bool | None) -> None:
     """Make the changes of a bulk write pending again; `outcome` None: those that were not refused may be stored."""
+    lost = _core.take_lost_write() if outcome is None else None
     for write in writes:
-        _core.odm_settle(write.document, outcome if write.is_stored else write.is_stored)
+        _core.odm_settle(write.document, outcome if write.is_stored else write.is_stored, lost)
 
 
 def _forget(writes: list[_Write], place: Place) -> None:
@@ -174,12 +176,13 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     requests: list[Any] = []
     error: BulkWriteError | None = None
     is_answered = False
+    overtaken: set[tuple[bytes, int]] = set()
     try:
         # By identity: different documents may be equal.
         for document in {id(document): document for document in documents}.values():
             storing(document, place.session.get("session"))
             write = _Write(document)
-            is_new = await _prepare_flow(document, place)
+            is_new = await _prepare_flow(document, place, overtaken)
             if is_new:
                 write.wanted = wanted_of(document, document.__fields__, place.collection)
             else:
@@ -249,11 +252,13 @@ async def _saved_alone_flow(write: _Write, place: Place) -> bool:
     return True
 
 
-async def _prepare_flow(document: Any, place: Place) -> bool:
-    """Run the events before a document is stored; return whether it is new."""
-    if _core.odm_flags(document) & NEW:
-        await before_insert_flow(document, place.collection, True)
-        return True
+async def _prepare_flow(document: Any, place: Place, overtaken: set[tuple[bytes, int]]) -> bool:
+    """Run the events before a document is stored, and overtake its lost save; return whether it is new."""
+    if _core.odm_flags(document) & (NEW | UNCERTAIN):
+        if _core.odm_flags(document) & NEW:
+            await before_insert_flow(document, place.collection, True)
+            return True
+        await overtake_flow(document, place, overtaken)
     if not is_plain(document.__class__):
         await before_flow(document, place.port, True, "update")
         if _core.odm_changes(document):

@@ -53,6 +53,7 @@ from mangonel.odm.query.rules import carry_out_flow, follow_flow, plan_rules_flo
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import dangling, denying, ids_in, missing_flow, put_back_flow, wanted_of
 from mangonel.odm.store.filters import filter_of, guarded_filter, id_filter, shard_filter
+from mangonel.odm.store.lost import overtake_flow
 
 
 async def insert_flow(
@@ -179,8 +180,11 @@ async def save_flow(
     port = place.port
     if cascade:
         await cascade_flow(document, place)
-    if _core.odm_flags(document) & NEW:
-        return await insert_flow(document, place, validate)
+    # One test for what few saves meet.
+    if _core.odm_flags(document) & (NEW | UNCERTAIN):
+        if _core.odm_flags(document) & NEW:
+            return await insert_flow(document, place, validate)
+        await overtake_flow(document, place)
     is_simple = cls.__plan__.is_plain
     if is_simple is None:
         is_simple = is_plain(cls)
@@ -340,7 +344,7 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
         except ParallelSaveError:
             raise
         except BaseException as error:
-            _core.odm_settle(document, outcome_of(error))
+            give_back(document, error)
             raise
     try:
         update = _core.odm_update(document)
@@ -353,7 +357,7 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
     except ParallelSaveError:
         raise
     except BaseException as error:
-        _core.odm_settle(document, outcome_of(error))
+        give_back(document, error)
         raise
     return (result.matched_count, result.modified_count) if result.acknowledged else (1, 1)
 
@@ -373,6 +377,12 @@ def begin(document: Any) -> None:
     except BaseException:
         _core.odm_settle(document, False)
         raise
+
+
+def give_back(document: Any, error: BaseException) -> None:
+    """Make the changes of a failed save pending again; called where the error is caught."""
+    outcome = outcome_of(error)
+    _core.odm_settle(document, outcome, _core.take_lost_write() if outcome is None else None)
 
 
 def outcome_of(error: BaseException) -> bool | None:
@@ -439,6 +449,8 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         raise ValueError(
             f"cannot replace a partly loaded {cls.__name__}; reload it first, or save its changes"
         )
+    if _core.odm_flags(document) & UNCERTAIN:
+        await overtake_flow(document, place)
     storing(document, place.session.get("session"))
     await before_flow(document, place.port, True, "update")
     document.__stamp__(bool(_core.odm_flags(document) & NEW))
@@ -467,7 +479,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         if every and result.upserted_id is not None:
             await _keep_inserted_flow(document, place, every)
     except BaseException as error:
-        _core.odm_settle(document, outcome_of(error))
+        give_back(document, error)
         if former is not None:
             former.put_back()
         raise
@@ -494,6 +506,8 @@ def _by_id(document: Any, place: Place) -> Query[Any]:
 async def update_flow(document: Any, place: Place, changes: Iterable[Change]) -> Any:
     """Send changes for one document and take over the result; other fields keep unsaved changes."""
     cls = document.__class__
+    if _core.odm_flags(document) & UNCERTAIN:
+        await overtake_flow(document, place)
     storing(document, place.session.get("session"))
     changes = list(changes)
     unsaved = list(_core.odm_changes(document))
@@ -535,6 +549,8 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
 
 async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -> Any:
     """Load a document again."""
+    if _core.odm_flags(document) & UNCERTAIN:
+        await overtake_flow(document, place)
     touch(document)
     query = _by_id(document, place)
     begin(document)
@@ -590,6 +606,8 @@ async def delete_flow(document: Any, place: Place, where: Any = None) -> None:
 async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     cls = document.__class__
     port = place.port
+    if _core.odm_flags(document) & UNCERTAIN:
+        await overtake_flow(document, place)
     storing(document, place.session.get("session"))
     await run_flow(document, "before_delete", port)
     # The rules change nothing before the document itself is gone, since it may be stale.
