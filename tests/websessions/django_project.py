@@ -66,7 +66,11 @@ def configure(uri: str, folder: str, **more: Any) -> None:
     from django.contrib import admin
     from django.http import HttpRequest, HttpResponse
 
+    from mangonel.contrib import django as deployments
     from mangonel.contrib.django import client, health
+
+    # A busy machine is no deployment that is down.
+    deployments.TIMEOUT_MS = 60_000
 
     def worker(request: HttpRequest) -> HttpResponse:
         client().admin.command("ping")
