@@ -6,7 +6,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from site_process import Site, Visitor, token_of
 
 from mangonel import admin, demo
+from tools.faces import TIMEOUT, eventually
 
 PAGES = ["/", "/posts", "/files", "/status", "/account"]
 APIS = ["/api/posts", "/api/places", "/api/files"]
@@ -189,13 +189,8 @@ def test_an_upload_that_breaks_off_leaves_nothing(site: Site, ada: Visitor, shop
             f"X-CSRF-Token: {ada.token}\r\nContent-Length: 40000000\r\n\r\n"
         )
         line.sendall(head.encode() + b"x" * 20_000_000)
-        deadline = time.monotonic() + 30
-        while shop["files.chunks"].count_documents({}) == before and time.monotonic() < deadline:
-            time.sleep(0.05)
-    deadline = time.monotonic() + 30
-    while shop["files.chunks"].count_documents({}) > before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert shop["files.chunks"].count_documents({}) == before
+        eventually(lambda: shop["files.chunks"].count_documents({}) > before, "chunks of the upload")
+    eventually(lambda: shop["files.chunks"].count_documents({}) == before, "no chunk of the upload")
     assert shop["files.files"].find_one({"filename": "half.bin"}) is None
 
 
@@ -206,7 +201,7 @@ def test_an_upload_beyond_the_limit_is_refused_unread(site: Site, ada: Visitor) 
             f"X-CSRF-Token: {ada.token}\r\nContent-Length: 999999999999\r\n\r\n"
         )
         line.sendall(head.encode())
-        line.settimeout(20)
+        line.settimeout(TIMEOUT)
         answer = line.recv(1000)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
     assert "large.bin" not in ada.http.get("/api/files").text
