@@ -241,9 +241,15 @@ def test_a_service_whose_name_nobody_looks_up_is_given_up_in_time(
     face: Any, kms: ScriptedKms, keys_of: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, master = keys_of(kind, SimpleNamespace(address=kms.address.replace("127.0.0.1", NAME)))
-    with hanging_resolver(monkeypatch) as resolver:
-        with pytest.raises(errors.EncryptionError, match=f"{NAME}.* did not answer within") as caught:
+
+    def is_told() -> bool:
+        with pytest.raises(errors.EncryptionError, match=NAME) as caught:
             make(face, keys, kind, master, LIMIT)
         assert caught.value.timeout
+        return "did not answer within" in str(caught.value)
+
+    with hanging_resolver(monkeypatch) as resolver:
+        # On a slow machine the time may be over before the name is looked up.
+        eventually(is_told)
         assert resolver.is_hanging
     assert kms.requests == []
