@@ -63,6 +63,13 @@ def test_what_has_figures_or_is_given_to_users_takes_the_release_build(checkout,
     assert "release" in planned(checkout, target)
 
 
+def test_the_build_by_a_profile_is_a_release_build(checkout):
+    done = make(checkout, "--dry-run", "trained", PYTHON=sys.executable)
+    commands = [line for line in done.stdout.splitlines() if "maturin develop" in line]
+    assert [{"--release", "--pgo"} <= set(line.split()) for line in commands] == [True]
+    assert "touch .venv/.built" in done.stdout
+
+
 @pytest.mark.parametrize("target", ["ready", "test-python", "run"])
 def test_a_release_build_that_is_there_is_kept_up(checkout, target):
     (checkout / ".venv").mkdir()

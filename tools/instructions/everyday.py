@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from counted import play, play_on_loop
@@ -55,16 +55,18 @@ REPLIES: dict[str, dict[str, Any]] = {
 
 
 def answer(listener: socket.socket) -> None:
-    """Answer commands on all connections until the counting process has ended."""
+    """Answer commands on all connections until standard input ends, as it does with the process beside this one."""
     import selectors
 
-    counting = os.getppid()
     address = f"127.0.0.1:{listener.getsockname()[1]}"
     hello = {**HELLO, "me": address, "hosts": [address], "primary": address}
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
-        while os.getppid() == counting:
-            for key, _ in selector.select(1):
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is sys.stdin:
+                    return
                 if key.fileobj is listener:
                     selector.register(listener.accept()[0], selectors.EVENT_READ)
                     continue
@@ -144,12 +146,7 @@ def main() -> None:
     if sys.argv[1:]:
         answer(socket.socket(fileno=int(sys.argv[1])))
         return
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        # A program of its own: callgrind goes on counting in a fork.
-        arguments = [sys.executable, __file__, str(listener.fileno())]
-        subprocess.Popen(arguments, pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL)
-        # One heartbeat, and then none for an hour.
-        uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
+    with serving(__file__) as uri:
         with contextlib.ExitStack() as clients:
             everyday = rows(clients.enter_context(DRIVER.MongoClient(uri))["shop"]["people"])
             if DRIVER.__name__ == "mangonel":
@@ -158,6 +155,18 @@ def main() -> None:
             for _ in range(ROUNDS):
                 play(everyday)
         on_loop(uri)
+
+
+@contextlib.contextmanager
+def serving(*program: str) -> Iterator[str]:
+    """Run a program that answers on the socket whose number is its last argument; yield the server's URI."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # A program of its own: callgrind goes on counting in a fork.
+        arguments = [sys.executable, *program, str(listener.fileno())]
+        shared = [listener.fileno()]
+        with subprocess.Popen(arguments, pass_fds=shared, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
+            # One heartbeat, and then none for an hour.
+            yield f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
 
 
 def on_loop(uri: str) -> None:

@@ -25,17 +25,12 @@ WARMING, COUNTED, AT_ONCE, SHOWN = 1_000, 1_000, 100, 30
 REQUEST = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-async def serve(row: str) -> None:
-    """Serve the page until its client asks for an end."""
+async def serve(uri: str, row: str) -> None:
+    """Serve the page of a server's documents until its client asks for an end."""
     from tornado.httpserver import HTTPServer
     from tornado.testing import bind_unused_port
     from tornado.web import Application, RequestHandler
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        subprocess.Popen(
-            [sys.executable, __file__, "answer", str(listener.fileno())], pass_fds=[listener.fileno()]
-        )
-        uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
     posts = AsyncMongoClient(uri)["shop"]["posts"]
     ready = await posts.find({}).limit(SHOWN).to_json("plain")
     ended = asyncio.Event()
@@ -106,7 +101,8 @@ def main() -> None:
     elif role == "ask":
         asyncio.run(ask(int(argument[0])))
     else:
-        asyncio.run(serve(os.environ["COUNTED_PAGE"]))
+        with everyday.serving(__file__, "answer") as uri:
+            asyncio.run(serve(uri, os.environ["COUNTED_PAGE"]))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
 
 
 def build_of_core() -> str:
-    """Return "quick" for a build without whole-program optimisation, else "release", as an installed wheel is."""
+    """Return "quick" for a build without whole-program optimisation, "trained" for one by a profile, else "release"."""
     # The Makefile writes it.
     return (read(f"{sys.prefix}/mangonel-build") or "release").strip()
 
