@@ -71,12 +71,17 @@ def save(document: Any, is_async: bool, way: str) -> Any:
 
 
 def lose(
-    face: Any, line: MessageProxy, documents: list[Any], how: str = "timeout", way: str = "save"
+    face: Any,
+    line: MessageProxy,
+    documents: list[Any],
+    how: str = "timeout",
+    way: str = "save",
+    name: str = "update",
 ) -> list[bytes]:
     """Save documents, and lose the save before the server has it; return what is still on its way there."""
     kind = type(documents[0])
     # Cut twice, since the driver repeats the write itself; that has the same number.
-    line.hold("update", 2)
+    line.hold(name, 2)
 
     def work() -> Any:
         if len(documents) > 1:
@@ -119,7 +124,7 @@ def lose(
             running.result(60)
     eventually(lambda: not any(_core.odm_flags(one) & SAVING for one in documents), "the end of the save")
     held = list(line.held)
-    line.hold("update", 0)
+    line.hold(name, 0)
     return held
 
 
@@ -203,6 +208,22 @@ def test_an_update_or_a_replacement_comes_after_a_save_that_was_broken_off(
     face.call(document, "replace")
     refused(line, late[0])
     assert (raw.find_one()["tags"], raw.find_one()["n"]) == (["a", "b", "c"], 1)
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+@pytest.mark.parametrize("way", ["save", "save_all"])
+def test_an_insert_that_was_broken_off_does_not_come_after_the_deletion(
+    way: str, is_repeated: bool, how: str, line: MessageProxy, raw: Any, face: Any
+) -> None:
+    document = Note(tags=["a"])
+    face.save(Note())
+    late = lose(face, line, [document], how, way, "insert")
+    assert document.is_new
+    if is_repeated:
+        face.run(lambda: save(document, face.is_async, way))
+    face.call(document, "delete")
+    refused(line, late[0])
+    assert raw.count_documents({}) == 1
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])

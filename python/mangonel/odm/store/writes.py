@@ -108,9 +108,9 @@ async def insert_flow(
             await _keep_inserted_flow(document, place, wanted)
     except ParallelSaveError:
         raise
-    except BaseException:
-        # The outcome is unknown: the server refuses a second insert of the same id.
-        _core.odm_settle(document, False)
+    except BaseException as error:
+        # Whether it was stored or not, the server refuses a second insert of the same id.
+        _core.odm_settle(document, False, lost_write(error))
         raise
     if wanted or operation is None:
         _core.odm_stored(document, data, place.connection)
@@ -148,9 +148,9 @@ def inserted(document: Any, is_async: bool, *options: Any) -> Any:
                     return place.port.run(operation)
             except ParallelSaveError:
                 raise
-            except BaseException:
+            except BaseException as error:
                 # As in the flow. What is stored already has no save under way that could end.
-                _core.odm_settle(document, False)
+                _core.odm_settle(document, False, lost_write(error))
                 raise
     return None
 
@@ -381,8 +381,12 @@ def begin(document: Any) -> None:
 
 def give_back(document: Any, error: BaseException) -> None:
     """Make the changes of a failed save pending again; called where the error is caught."""
-    outcome = outcome_of(error)
-    _core.odm_settle(document, outcome, _core.take_lost_write() if outcome is None else None)
+    _core.odm_settle(document, outcome_of(error), lost_write(error))
+
+
+def lost_write(error: BaseException) -> tuple[bytes, int] | None:
+    """Return the write that the server may still carry out after an error which was caught just now, or None."""
+    return _core.take_lost_write() if outcome_of(error) is None else None
 
 
 def outcome_of(error: BaseException) -> bool | None:
@@ -606,7 +610,8 @@ async def delete_flow(document: Any, place: Place, where: Any = None) -> None:
 async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     cls = document.__class__
     port = place.port
-    if _core.odm_flags(document) & UNCERTAIN:
+    # Also an insert, which would store it again; that may have been repeated since.
+    if _core.odm_lost(document) is not None:
         await overtake_flow(document, place)
     storing(document, place.session.get("session"))
     await run_flow(document, "before_delete", port)
