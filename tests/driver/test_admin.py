@@ -254,7 +254,8 @@ def test_what_the_client_knows_of_its_server_is_what_pymongo_knows(
 ) -> None:
     uri = request.getfixturevalue(kind).uri
     names = ("address", "primary", "secondaries", "arbiters", "is_primary", "is_mongos")
-    client = face.client(uri)
+    # Else its monitor may have been there before.
+    client = face.client(uri, connect=False)
     assert client.nodes == frozenset()
     mine = {name: face.wait(getattr(client, name)) for name in names}
     with pymongo.MongoClient(uri) as peer:
