@@ -10,6 +10,7 @@ are the same on every machine, so that a test can compare them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -121,19 +122,20 @@ def _expression(crate: dict[str, Any]) -> str:
 
 
 def _text(crate: dict[str, Any]) -> str:
-    """Return the licence text of a crate: its own files if it has any; all of them if one does not suffice."""
+    """Return the licence text of a crate: its own files if it has any; several if one licence does not suffice."""
     files = sorted(path for path in _folder(crate).iterdir() if path.is_file() and _FILES.match(path.name))
     if not files:
         raise SystemExit(
             f"{crate['name']} {crate['version']} ships no licence text; add one to tools/third_party.py"
         )
-    expression = _expression(crate)
-    if " AND " in expression:
-        return "\n\n".join(_clean(path) for path in files)
-    taken = next(name for name in WANTED if name in expression)
-    kind = taken.partition("-")[0].lower()
-    fitting = [path for path in files if kind in path.name.lower()]
-    return _clean((fitting or files)[0])
+    taken = [next(name for name in WANTED if name in choice) for choice in _expression(crate).split(" AND ")]
+    kinds = [name.partition("-")[0].lower() for name in taken]
+    fitting = [[path for path in files if kind in path.name.lower()] for kind in kinds]
+    if len(kinds) == 1:
+        return _clean((*fitting[0], *files)[0])
+    # Without names that tell them apart, all are needed.
+    texts = itertools.chain(*fitting) if all(fitting) else files
+    return "\n\n".join(map(_clean, texts))
 
 
 def _folder(crate: dict[str, Any]) -> Path:
