@@ -253,6 +253,7 @@ def test_nothing_grows_while_both_faces_work(
     # A cursor whose opening was cancelled may outlive it where the server was too busy to be told (NOTES): one in ten
     # thousand, where forgetting them would leave one of each ten.
     assert after.server_cursors <= before.server_cursors + 1 + soak.steps // 10_000, "server cursors are left"
-    assert (
-        max(sample.server_cursors for sample in late) <= max(sample.server_cursors for sample in early) + 40
-    )
+    # How many are open at once depends on the machine, 73 in 125 000 steps at most. Were they forgotten, each ten steps
+    # would leave one.
+    most_open = [max(sample.server_cursors for sample in part) for part in (early, late)]
+    assert most_open[1] <= most_open[0] + 40 + soak.steps // 500, "server cursors grow"
