@@ -65,8 +65,8 @@ $(VENV)/.built: $(SOURCES) | $(BIN)/maturin
 	MAKEFLAGS= VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --locked --skip-install --quiet
 	$(call installed,release)
 
-# As the wheels for Linux on x86-64: maturin builds, runs tools/training.py, and builds again by the branches that it took. What
-# is not played there stays quick (pgso). A release build, so one that is there already is replaced.
+# maturin builds, runs tools/training.py, and builds again by the branches that it took. What is not played there stays quick
+# (pgso). A release build, so one that is there already is replaced.
 TRAINED := RUSTFLAGS="-Cllvm-args=-pgso=false"
 $(VENV)/.trained: $(SOURCES) tools/training.py tools/instructions/everyday.py | $(BIN)/maturin
 	$(prerequisites)
@@ -76,7 +76,7 @@ $(VENV)/.trained: $(SOURCES) tools/training.py tools/instructions/everyday.py | 
 	$(call installed,trained)
 
 .PHONY: trained
-trained:    ## Make the release build as the wheels for Linux on x86-64 have it: rustup component add llvm-tools
+trained:    ## Make the release build by a profile of its usual work: needs rustup component add llvm-tools
 	@$(MAKE) --no-print-directory --silent $(VENV)/.trained
 
 # Half the work of the release build, whose figures are those to quote. In the folder of the tests, which take others' crates
@@ -285,9 +285,9 @@ $(VENV)/wheels/.requirements: requirements/wheels.txt
 	$(VENV)/wheels/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/wheels.txt
 	touch $@
 
-# Rust's own libraries for the other systems: rustup target add, for each that is built for; llvm-tools for what is trained.
+# Rust's own libraries for the other systems: rustup target add, for each that is built for.
 wheels: $(VENV)/wheels/.requirements    ## Build and check the wheels of all systems, into dist/: WHEELS="manylinux-x86_64 --python 3.13"
-	$(TRAINED) $(VENV)/wheels/bin/python tools/wheels.py $(WHEELS)
+	$(VENV)/wheels/bin/python tools/wheels.py $(WHEELS)
 
 stubs:    ## Write the types of both faces from the definitions
 	$(PYTHON) tools/stubs.py

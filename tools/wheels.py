@@ -30,17 +30,15 @@ class Target(NamedTuple):
         triple: Rust's name of the target.
         policy: auditwheel's name of the platform policy; empty if it knows none.
         tag: the platform tag in the wheel's name.
-        is_trained: whether it is built by a profile of its usual work (tools/training.py), for which it must run here.
     """
 
     triple: str
     policy: str
     tag: str
-    is_trained: bool = False
 
 
 TARGETS = {
-    "manylinux-x86_64": Target("x86_64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_x86_64", True),
+    "manylinux-x86_64": Target("x86_64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_x86_64"),
     "manylinux-aarch64": Target("aarch64-unknown-linux-gnu", "manylinux_2_17", "manylinux_2_17_aarch64"),
     "musllinux-x86_64": Target("x86_64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_x86_64"),
     "musllinux-aarch64": Target("aarch64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_aarch64"),
@@ -117,7 +115,6 @@ def build(target: Target, minor: str, headers: str, out: Path) -> Path:
     abi = "cp" + minor.replace(".", "")
     command = ["maturin", "build", "--release", "--locked", "--strip", "--target", target.triple]
     command += ["--interpreter", f"python{minor}", "--out", str(out)]
-    command += ["--pgo"] if target.is_trained else []
     if "windows" not in target.triple:
         command += ["--zig"]
     elif shutil.which(f"{MINGW}-gcc") is None:

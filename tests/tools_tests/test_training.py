@@ -1,4 +1,4 @@
-"""The work by whose profile the wheels are compiled is done without a server and without a word."""
+"""The work by whose profile `make trained` compiles is done without a server and without a word."""
 
 from __future__ import annotations
 
