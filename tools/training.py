@@ -180,7 +180,7 @@ def train_mapper(uri: str) -> None:
             made = Order(**{name: values[name] for name in values.keys() - {"_id", "lines"}}, lines=[])
             made.lines.append(Line(sku="C", count=1, price=2.0))
             made.save()
-        for found in Order.find(Order.paid == True, Order.total > 3).sort(-Order.total).all():  # noqa: E712
+        for found in Order.find(Order.total > 3, Order.customer != "fox").sort(-Order.total).all():
             _ = found.lines[0].sku, found.customer
         found.note = "gift"
         found.lines[1].count += 1
