@@ -67,11 +67,10 @@ $(VENV)/.built: $(SOURCES) | $(BIN)/maturin
 
 # maturin builds, runs tools/training.py, and builds again by the branches that it took. What is not played there stays quick
 # (pgso). A release build, so one that is there already is replaced.
-TRAINED := RUSTFLAGS="-Cllvm-args=-pgso=false"
 $(VENV)/.trained: $(SOURCES) tools/training.py tools/instructions/everyday.py | $(BIN)/maturin
 	$(prerequisites)
 	@echo "Building the driver twice, the second time by what the first did: some eight minutes on two cores"
-	$(TRAINED) MAKEFLAGS= VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --pgo --locked --skip-install --quiet
+	RUSTFLAGS="-Cllvm-args=-pgso=false" MAKEFLAGS= VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --pgo --locked --skip-install --quiet
 	touch $(VENV)/.built
 	$(call installed,trained)
 

@@ -70,6 +70,23 @@ def save(document: Any, is_async: bool, way: str) -> Any:
     return document.asave() if is_async else document.save()
 
 
+def time_out(face: Any, line: MessageProxy, work: Callable[[], Any]) -> None:
+    """Save by `work` until its command is held and its time limit has passed."""
+
+    async def on_loop() -> None:
+        with timeout(0.2):
+            await work()
+
+    def block() -> None:
+        with timeout(0.2):
+            work()
+
+    # On a busy machine the time may pass before anything is sent.
+    while not line.held:
+        with pytest.raises(PyMongoError):
+            face.run(on_loop if face.is_async else block)
+
+
 def lose(
     face: Any,
     line: MessageProxy,
@@ -89,19 +106,7 @@ def lose(
         return save(documents[0], face.is_async, way)
 
     if how == "timeout":
-
-        async def asave() -> None:
-            with timeout(0.2):
-                await work()
-
-        def block() -> None:
-            with timeout(0.2):
-                work()
-
-        # On a busy machine the time may pass before anything is sent.
-        while not line.held:
-            with pytest.raises(PyMongoError):
-                face.run(asave if face.is_async else block)
+        time_out(face, line, work)
     elif how == "ctrl-c":
 
         def interrupt() -> None:
@@ -282,17 +287,7 @@ def test_a_save_in_a_session_is_overtaken_by_its_repetition_there(
     session = client.start_session()
     line.hold("update")
 
-    async def asave() -> None:
-        with timeout(0.2):
-            await document.asave(session=session)
-
-    def block() -> None:
-        with timeout(0.2):
-            document.save(session=session)
-
-    while not line.held:
-        with pytest.raises(PyMongoError):
-            face.run(asave if face.is_async else block)
+    time_out(face, line, lambda: (document.asave if face.is_async else document.save)(session=session))
     face.call(document, "save", session=session)
     refused(line, line.held[0])
     assert raw.find_one()["tags"] == ["a", "b"]
