@@ -3,6 +3,8 @@
 import contextlib
 import os
 import sys
+import time
+from pathlib import Path
 
 from dying_source import DyingSource
 from pyspark.sql import SparkSession
@@ -29,3 +31,19 @@ def session():
         yield spark
     finally:
         spark.stop()
+
+
+def begun(begin, checkpoint):
+    """Return the stream that `begin` starts, when it has planned a batch.
+
+    Spark waits 10 seconds for the process that plans, and a busy machine may need longer; the guide says to start the
+    stream again.
+    """
+    planned = len(list(Path(checkpoint).glob("offsets/*")))
+    query = begin()
+    while len(list(Path(checkpoint).glob("offsets/*"))) == planned:
+        if (error := query.exception()) is not None:
+            assert "failed to connect back" in str(error), error
+            query = begin()
+        time.sleep(0.1)
+    return query

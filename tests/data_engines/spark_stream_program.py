@@ -1,17 +1,57 @@
 """Spark reads changes as a stream and stores them: each once, although workers die and queries start again."""
 
-import time
+import json
 from pathlib import Path
 
 from common import die_once, started
-from spark_session import session
+from spark_session import begun, session
+
+from mangonel import MongoClient
+from mangonel.server import start
+from mangonel.spark import changes as reading
+from mangonel.spark.options import Options
 
 
 def main():
+    on_a_quiet_server()
     _, database, folder = started()
     with session() as spark:
         stream(spark, database, Path(folder))
         stores(spark, database, Path(folder))
+
+
+def on_a_quiet_server():
+    """Read on a server without other writes: an offset beyond the last change would be waited for without an end."""
+    with (
+        start(replica_set=1, set_parameters={"writePeriodicNoops": "false"}) as server,
+        MongoClient(server.uri) as client,
+    ):
+        live = client.test.create_collection("live")
+        where = {
+            "uri": server.uri,
+            "database": "test",
+            "collection": "live",
+            "filter": '{"operationType": "insert"}',
+        }
+        reader = reading._Reader(Options(where, reading._KNOWN))
+        offset = reader.initialOffset()
+        for number in range(3):
+            live.insert_many([{"_id": 2 * number}, {"_id": 2 * number + 1}])
+            live.update_one({"_id": 2 * number}, {"$set": {"a": 1}})
+            begin, offset = offset, reader.latestOffset(offset, None)
+            (part,) = reader.partitions(begin, offset)
+            keys = [json.loads(row[3])["_id"] for row in reader.read(part)]
+            assert keys == [2 * number, 2 * number + 1], keys
+            assert reader.latestOffset(offset, None) == offset
+        # An idle stream moves on, and still sees what follows.
+        client.test.other.insert_one({})
+        reading._IDLE_S = 0
+        begin, offset = offset, reader.latestOffset(offset, None)
+        assert begin["token"] < offset["token"], (begin, offset)
+        assert not [row for part in reader.partitions(begin, offset) for row in reader.read(part)]
+        live.insert_one({"_id": "last"})
+        (part,) = reader.partitions(offset, reader.latestOffset(offset, None))
+        assert [json.loads(row[3])["_id"] for row in reader.read(part)] == ["last"]
 
 
 def stream(spark, database, folder):
@@ -24,19 +64,14 @@ def stream(spark, database, folder):
         written = changes.writeStream.format("parquet").option("checkpointLocation", checkpoint)
         return written.start(out)
 
-    query = begin()
-    while query.lastProgress is None and not list(Path(checkpoint).glob("offsets/*")):
-        assert query.exception() is None, query.exception()
-        if query.status["message"] == "Waiting for data to arrive":
-            break
-        time.sleep(0.1)
+    query = begun(begin, checkpoint)
     live.insert_many([{"_id": number} for number in range(300)])
     query.processAllAvailable()
     query.stop()
     # While no query runs: the next one begins behind the last token.
     live.insert_many([{"_id": number} for number in range(300, 500)])
     live.update_one({"_id": 5}, {"$set": {"a": 1}})
-    query = begin()
+    query = begun(begin, checkpoint)
     query.processAllAvailable()
     query.stop()
     rows = spark.read.parquet(out).collect()
@@ -61,12 +96,9 @@ def stores(spark, database, folder):
         return written.options(**options).option("checkpointLocation", checkpoint).start()
 
     source, checkpoint = database.create_collection("copied"), str(folder / "copies")
-    query = begin()
-    while not list(Path(checkpoint).glob("offsets/*")):
-        assert query.exception() is None, query.exception()
-        time.sleep(0.1)
-    for start in (0, 300, 600):
-        source.insert_many([{"_id": number} for number in range(start, start + 300)])
+    query = begun(begin, checkpoint)
+    for first in (0, 300, 600):
+        source.insert_many([{"_id": number} for number in range(first, first + 300)])
         query.processAllAvailable()
     query.stop()
     # The token is the _id, so a batch that is stored twice would have failed.

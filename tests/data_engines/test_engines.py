@@ -48,7 +48,9 @@ def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
             timeout=SECONDS,
             check=False,
         )
-        assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-6000:]}"
+        # A summary shows the first line.
+        last = done.stderr.rstrip().rpartition("\n")[2]
+        assert done.returncode == 0, f"{last}\n{done.stdout[-1000:]}\n{done.stderr[-6000:]}"
         assert {path.name for path in tmp_path.iterdir()} >= KILLS.get(engine, {"in_a_read", *WRITES})
         ranges = [each.command for each in router.received("find") if "min" in each.command]
         # All but the first chunk, in whose place the programs that read no sharded collection have none. A part is read

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ _KNOWN = frozenset({"filter", "fulldocument"})
 _SCHEMA = "token string, operation string, time timestamp, key string, document string, update string"
 # Milliseconds that a server waits for changes before it says that there are none.
 _WAIT_MS = 200
+# Seconds after which a stream without changes moves its offset on. The server keeps a place for hours at least.
+_IDLE_S = 60.0
 
 
 class ChangeSource(DataSource):  # type: ignore[misc]  # Spark's class is untyped here
@@ -69,19 +72,31 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._moved = time.monotonic()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return the token of this moment."""
         with self._options.client() as client:
-            return {"token": _now(self._options.collection(client))}
+            return {"token": json.dumps(_now(self._options.collection(client)))}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return the token of this moment, or the same one if nothing changed."""
+        """Return the token of the last change until this moment, or the same one if nothing changed.
+
+        Not the token of this moment: without further writes, a stream arrives there only with the server's next no-op,
+        up to 10 seconds later. Without changes the token moves on once a minute, so that it stays in the server's log.
+        """
+        token: Any = json.loads(start["token"])
         with self._options.client() as client:
-            now = _now(self._options.collection(client))
-            for _ in self._changes(client, start["token"], now):
-                return {"token": now}
-            return start
+            now = _now(self._options.collection(client))["_data"]
+            with self._watch(client, token, only_tokens=True) as stream:
+                while token["_data"] < now and (change := stream.try_next()) is not None:
+                    token = change["_id"]
+                end = json.dumps(token)
+                if end == start["token"] and time.monotonic() - self._moved > _IDLE_S:
+                    end = json.dumps(stream.resume_token)
+        if end != start["token"]:
+            self._moved = time.monotonic()
+        return {"token": end}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the one part of a batch: a change stream has one order."""
@@ -95,17 +110,9 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
 
     def _changes(self, client: Any, start: str, end: str) -> Iterator[Any]:
         """Yield the changes after one token, up to the other."""
-        options = self._options
-        query = options.query()
         token, last = json.loads(start), json.loads(end)["_data"]
         while token["_data"] < last:
-            with options.collection(client).watch(
-                [] if query is None else [{"$match": query}],
-                full_document=options.text("fulldocument"),
-                # Unlike `resume_after`, it continues behind the end of a collection that was dropped or renamed.
-                start_after=token,
-                max_await_time_ms=_WAIT_MS,
-            ) as stream:
+            with self._watch(client, token) as stream:
                 while token["_data"] < last:
                     change = stream.try_next()
                     token = stream.resume_token if change is None else change["_id"]
@@ -114,13 +121,26 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
                     if change is None and not stream.alive:
                         break
 
+    def _watch(self, client: Any, token: Any, *, only_tokens: bool = False) -> Any:
+        """Return a change stream behind a token."""
+        query, whole = self._options.query(), self._options.text("fulldocument")
+        stages = [] if query is None else [{"$match": query}]
+        return self._options.collection(client).watch(
+            [*stages, {"$project": {"_id": 1}}] if only_tokens else stages,
+            # The server looks up each; the filter may need them.
+            full_document=None if only_tokens and query is None else whole,
+            # Unlike `resume_after`, it continues behind the end of a collection that was dropped or renamed.
+            start_after=token,
+            max_await_time_ms=_WAIT_MS,
+        )
+
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the server keeps changes by time."""
 
 
-def _now(collection: Any) -> str:
+def _now(collection: Any) -> Any:
     with collection.watch(max_await_time_ms=_WAIT_MS) as stream:
-        return json.dumps(stream.resume_token)
+        return stream.resume_token
 
 
 def _row(change: Any) -> tuple[Any, ...]:
