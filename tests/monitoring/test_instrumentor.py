@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import sysconfig
 import tomllib
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 pytest.importorskip("opentelemetry.instrumentation")
 
 from mangonel.contrib.opentelemetry import MangonelInstrumentor
+from mangonel.server import Server
 from monitoring.conftest import Connect
 from monitoring.test_spans import Spans
 from tools.faces import Face
@@ -32,8 +36,57 @@ def test_clients_make_spans_while_it_is_on(face: Face, connect: Connect, databas
     assert spans.tree() == [(f"find {database_name}.things", [("find", [])])]
 
 
-def test_the_entry_point_names_it() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
-    module, _, name = project["entry-points"]["opentelemetry_instrumentor"]["mangonel"].partition(":")
+# A program as it is without OpenTelemetry, but for the exporter: the agent's own configuration is another distribution.
+PROGRAM = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from mangonel import MongoClient
 
-    assert getattr(import_module(module), name) is MangonelInstrumentor
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+with MongoClient(sys.argv[1]) as client:
+    client[sys.argv[2]].things.find_one({"x": 1})
+print(sorted(span.name for span in exporter.get_finished_spans() if "find" in span.name))
+"""
+
+
+@pytest.fixture
+def distribution(tmp_path: Path) -> Path:
+    """A folder with the metadata of an installation; the development environment has the package without them."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    metadata = tmp_path / "mangonel-0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: mangonel\nVersion: 0\n")
+    group = "opentelemetry_instrumentor"
+    lines = [f"{name} = {value}" for name, value in project["entry-points"][group].items()]
+    (metadata / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("disabled", "names"), [("", ["find", "find {0}.things"]), ("mangonel", [])], ids=["found", "disabled"]
+)
+def test_auto_instrumentation_finds_it(
+    disabled: str, names: list[str], distribution: Path, server: Server, database_name: str
+) -> None:
+    agent = Path(sysconfig.get_path("scripts")) / "opentelemetry-instrument"
+    done = subprocess.run(
+        [sys.executable, agent, sys.executable, "-c", PROGRAM, server.uri, database_name],
+        env={
+            **os.environ,
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": disabled,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(distribution), os.environ.get("PYTHONPATH")])),
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str([name.format(database_name) for name in names]), done.stderr
