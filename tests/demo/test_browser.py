@@ -1,6 +1,6 @@
 """The demo in headless Chromium: what a person sees.
 
-No test here asserts a speed but within generous bounds; the figures are printed (`pytest -s`).
+No test here asserts a speed; the figures are printed (`pytest -s`).
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ OBSERVE = """() => {
   }).observe(rows, { childList: true });
 }"""
 
+
+HIGHEST = "Number(document.getElementById('highest').textContent.replace(',', ''))"
 
 # Tables whose last columns are not seen without scrolling sideways.
 CUT = """() => [...document.querySelectorAll(".scroll")].filter((table) => table.scrollWidth > table.clientWidth)
@@ -90,9 +92,11 @@ def person(chromium: Any, site: Site) -> Iterator[Any]:
         one.context.close()
 
 
-def test_a_customer_appears_soon_after_the_insert(person: Any, shop: Any) -> None:
+def test_a_customer_appears_after_the_insert_without_being_asked_for(person: Any, shop: Any) -> None:
     page = person().log_in()
     page.evaluate(OBSERVE)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     acknowledged: dict[str, float] = {}
     for number in range(20):
         added = shop.customers.insert_one(customer(f"soon {number}"))
@@ -102,8 +106,7 @@ def test_a_customer_appears_soon_after_the_insert(person: Any, shop: Any) -> Non
     # Shown before the acknowledgement was here: no time at all.
     delays = sorted(max(0.0, shown[id] - at) for id, at in acknowledged.items())
     print(f"insert to row: median {statistics.median(delays):.1f} ms, {delays[0]:.1f} to {delays[-1]:.1f}")
-    assert delays[0] < 200
-    assert statistics.median(delays) < 2000
+    assert asked == []
 
 
 def test_rows_change_and_go_as_their_documents_do(person: Any, shop: Any) -> None:
@@ -357,15 +360,17 @@ def test_the_chart_begins_full_and_has_a_scale(person: Any, shop: Any) -> None:
     )
     one = person()
     page = one.log_in()
-    page.wait_for_function(
-        "() => Number(document.getElementById('highest').textContent.replace(',', '')) >= 100"
+    # More than the least that the scale ends with. How many a second has depends on the machine.
+    page.wait_for_function(f"() => {HIGHEST} > 10")
+    # The page draws both at once.
+    highest, labels = page.evaluate(
+        f"() => [{HIGHEST}, [...document.querySelectorAll('#chart text')].map((text) => text.textContent)]"
     )
-    labels = page.locator("#chart text").all_text_contents()
     assert labels[0] == "events/s"
     assert labels[-3:] == ["60 s ago", "30 s ago", "now"]
     ends = [float(label.replace("K", "e3")) for label in labels[1:4]]
     assert ends[0] == 0
-    assert ends[1] * 2 == ends[2] >= 100
+    assert ends[1] * 2 == ends[2] >= highest > 10
     page.wait_for_function(
         """() => {
             const chart = document.getElementById("chart");
