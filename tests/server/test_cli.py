@@ -11,11 +11,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pymongo
 import pytest
 
 from mangonel.cli import parser_of
+from mangonel.server.process import free_port
 from mangonel.server.serve import _port
 
 COMMAND = [sys.executable, "-m", "mangonel"]
@@ -63,11 +65,12 @@ def test_serve_prints_the_uri_and_runs_until_it_is_interrupted(number: signal.Si
 
 @pytest.mark.no_sample
 def test_serve_takes_members_directory_port_and_user(tmp_path: Path) -> None:
+    port = free_port()
     with serve(
-        "--replica-set", "1", "--dbpath", str(tmp_path), "--port", "31789", "--auth", "ada:x"
+        "--replica-set", "1", "--dbpath", str(tmp_path), "--port", str(port), "--auth", "ada:x"
     ) as process:
         uri = read_uri(process)
-        assert uri == "mongodb://ada:x@127.0.0.1:31789/?replicaSet=rs0"
+        assert uri == f"mongodb://ada:x@127.0.0.1:{port}/?replicaSet=rs0"
         with pymongo.MongoClient(uri) as client:
             client.test.things.insert_one({})
         process.send_signal(signal.SIGINT)
@@ -85,8 +88,13 @@ def test_serve_ends_with_an_error_when_mongod_dies() -> None:
     assert re.search(r"mongod ended by itself: 127\.0\.0\.1:\d+, exit status -9\n  \w", err)
 
 
+def patient(uri: str) -> pymongo.MongoClient[Any]:
+    """Return a client that waits a minute for the election of a primary."""
+    return pymongo.MongoClient(uri, serverSelectionTimeoutMS=60_000)
+
+
 def kill_primary(uri: str) -> None:
-    with pymongo.MongoClient(uri) as client:
+    with patient(uri) as client:
         os.kill(client.admin.command("serverStatus")["pid"], signal.SIGKILL)
 
 
@@ -106,7 +114,7 @@ def test_a_replica_set_goes_on_without_members_and_starts_them_again_when_asked(
         kill_primary(uri)
         one = process.stderr.readline()
         assert re.fullmatch(rf"127\.0\.0\.1:\d+ ended, 2 of 3 run; {again}\n", one)
-        with pymongo.MongoClient(uri) as client:
+        with patient(uri) as client:
             client.test.things.insert_one({})
         kill_primary(uri)
         other = process.stderr.readline()
@@ -116,13 +124,13 @@ def test_a_replica_set_goes_on_without_members_and_starts_them_again_when_asked(
         assert process.stderr.readline() == "expected a line 'restart', or an empty one, got 'start'\n"
         started = {process.stderr.readline() for _ in range(2)}
         assert started == {f"{told.partition(' ')[0]} runs again\n" for told in (one, other)}
-        with pymongo.MongoClient(uri) as client:
+        with patient(uri) as client:
             client.test.things.insert_one({})
             assert client.test.things.count_documents({}) == 2
         process.stdin.close()
         kill_primary(uri)
         assert process.stderr.readline().endswith("2 of 3 run; standard input is closed, so it stays down\n")
-        with pymongo.MongoClient(uri) as client:
+        with patient(uri) as client:
             client.test.things.insert_one({})
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

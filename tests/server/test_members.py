@@ -68,7 +68,7 @@ def test_paused_member_keeps_its_connections_and_answers_nothing_until_resumed(t
             member.run_command({"ping": 1}, timeout=0.3)
     finally:
         member.resume()
-    assert member.run_command({"ping": 1})["ok"] == 1
+    assert member.run_command({"ping": 1}, timeout=60)["ok"] == 1
     trio.wait_until_settled()
 
 
