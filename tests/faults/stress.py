@@ -30,8 +30,8 @@ from mangonel.errors import AutoReconnect, PyMongoError
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
 from mangonel.monitoring import CommandListener
 
-# So many seconds after its time a program is taken for hung.
-HANGS = 60
+# So many seconds after its time a program is taken for hung; a child has half of them.
+HANGS = 120
 # AddressSanitizer's runtime of GCC 12 leaves its locks over a fork as they are: of 200 children of a C program that
 # only allocates in threads, one waited in malloc for ever.
 FORKS = "libasan" not in os.environ.get("LD_PRELOAD", "")
@@ -190,11 +190,14 @@ def ring(*_: Any) -> None:
 
 def set_alarm(dice: random.Random) -> None:
     """Let the handler raise soon."""
+    signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0002, 0.03))
 
 
 def no_alarm() -> None:
+    """Let it raise no more, nor for an alarm that another thread was given and has not told yet."""
     signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
 
 def fork(work: Callable[[], Any]) -> None:
@@ -376,7 +379,6 @@ def begin(face: str, uri: str, database: str, seconds: str, seed: str) -> int:
             client[database].create_collection("things")
     faulthandler.dump_traceback_later(float(seconds) + HANGS, exit=True)
     sys.unraisablehook, threading.excepthook = unraisable, thread_failed
-    signal.signal(signal.SIGALRM, ring)
     faces = {"blocking": blocking, "gevent": greenlets, "asyncio": asynchronous}
     faces[face](uri, database, time.monotonic() + float(seconds), random.Random(int(seed)))
     print(*failed, sep="\n", end="", flush=True)

@@ -182,24 +182,31 @@ def hear(error):
 unraisable = []
 sys.unraisablehook = unraisable.append
 signal.signal(signal.SIGALRM, ring)
-deadline = time.monotonic() + float(sys.argv[2])
+begun = time.monotonic()
 pause = 0
 is_over = False
 
+def is_going_on():
+    "For some seconds, and until enough alarms rang: on a busy machine few ring in that time."
+    lasted = time.monotonic() - begun
+    return lasted < float(sys.argv[2]) or (rung <= 20 and lasted < 40)
+
 def work():
     global is_over, pause
-    while time.monotonic() < deadline:
+    while is_going_on():
         try:
             try:
                 pause = (pause + 7) % 400
                 signal.setitimer(signal.ITIMER_REAL, 0.0005 + pause / 1e6, 0.02)
-                while time.monotonic() < deadline:
+                while is_going_on():
                     list(orders.find({"number": 1}, batch_size=1))
             except Alarm as error:
                 hear(error)
         except Alarm as error:
             hear(error)
     signal.setitimer(signal.ITIMER_REAL, 0)
+    # The system may have given the last one to another thread, which tells it when it has its turn.
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
     is_over = True
 
 def heard(function, *arguments):

@@ -41,7 +41,7 @@ SANITIZED = {
 # How long one process lives: most of them are ended while they work.
 LIFE = (1.0, 6.0)
 
-pytestmark = pytest.mark.timeout(240 + 2 * SECONDS * len(FACES))
+pytestmark = pytest.mark.timeout(360 + 2 * SECONDS * len(FACES))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def play(uri: str, database: str, face: str, seed: int, seconds: float) -> None:
         database,
         str(seconds),
         str(seed),
-        timeout=seconds + 120,
+        timeout=seconds + 180,
         MANGONEL_IMPL="reference" if face in ("reference", "tls") else "fused",
         PYTHONWARNINGS="ignore",
         **SANITIZED,
