@@ -372,7 +372,7 @@ def watch(world: World, face: Face) -> None:
         face.call(Paper.find(), "delete")
     made = Paper(n=2)
     face.save(made)
-    event = face.call(changes, "try_next")
+    event = next(found for found in iter(lambda: face.call(changes, "try_next"), 0) if found is not None)
     assert (event.operation, event.id) == ("insert", made.id)
     assert face.call(changes, "try_next") is None
     face.call(changes, "close")
