@@ -24,6 +24,8 @@ from tools.proxy import LineProxy
 
 SECONDS = float(os.environ.get("MANGONEL_CUT_SECONDS", "120"))
 SEED = int(os.environ.get("MANGONEL_CUT_SEED", "0")) or random.randrange(1 << 32)
+# The test means something only if lines broke under work that was going on: so many answers of each face.
+ANSWERS = 2 * SECONDS
 THREADS, TASKS = 6, 16
 DOCUMENTS = 400
 OPTIONS = {"directConnection": True, "heartbeatFrequencyMS": 500, "serverSelectionTimeoutMS": 20_000}
@@ -138,7 +140,7 @@ def wait_for(what: Callable[[], bool], seconds: float = 60.0) -> bool:
     return what()
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(SECONDS + 240)
 def test_no_caller_gets_a_wrong_answer_and_no_connection_leaks_while_lines_are_cut(
     proxy: LineProxy, record_property: Callable[[str, object], None]
 ) -> None:
@@ -168,6 +170,9 @@ def test_no_caller_gets_a_wrong_answer_and_no_connection_leaks_while_lines_are_c
     for thread in [*others, trouble]:
         thread.start()
     time.sleep(SECONDS)
+    is_played = wait_for(
+        lambda: all(each["answers"] > ANSWERS and each["AutoReconnect"] for each in seen.values())
+    )
     trouble_ends.set()
     trouble.join()
     proxy.resume()
@@ -183,7 +188,4 @@ def test_no_caller_gets_a_wrong_answer_and_no_connection_leaks_while_lines_are_c
     assert in_use == [(0, 0, 0), (0, 0, 0)], "in use, being opened, waiting"
     blocking.close()
     assert wait_for(lambda: proxy.open_connections == 0), f"{proxy.open_connections} connections are left"
-    # The test means something only if lines broke under work that was going on.
-    for counts in seen.values():
-        assert counts["answers"] > 20 * SECONDS / 10
-        assert counts["AutoReconnect"] > 0
+    assert is_played, f"expected more than {ANSWERS:.0f} answers and a broken line on each face, got {seen}"

@@ -44,7 +44,7 @@ def kill(primary: Member) -> None:
 def step_down(primary: Member) -> None:
     # It waits for a secondary that has everything.
     try:
-        primary.run_command({"replSetStepDown": 5, "force": True}, timeout=30)
+        primary.run_command({"replSetStepDown": 5, "force": True}, timeout=60)
     except CommandError as error:
         # Under load the set elects another by itself: a change of primary all the same.
         if error.code not in NOT_PRIMARY:

@@ -99,7 +99,7 @@ def db() -> Iterator[tuple[Connection, Server]]:
 def step_down(members: Server) -> None:
     """Let the primary step down as soon as a secondary has everything."""
     try:
-        members.wait_until_settled(timeout=120).run_command({"replSetStepDown": 5, "force": True}, timeout=30)
+        members.wait_until_settled(timeout=120).run_command({"replSetStepDown": 5, "force": True}, timeout=60)
     except CommandError as error:
         # Under load the set elects another by itself: a change of primary all the same.
         if error.code not in NOT_PRIMARY:

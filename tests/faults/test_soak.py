@@ -24,6 +24,8 @@ from mangonel.server import Server
 SECONDS = float(os.environ.get("MANGONEL_SOAK_SECONDS", "30"))
 THREADS, TASKS = 4, 24
 SEEDS = 600
+# Steps until each kind was played by each worker, with what memory that takes.
+WARM = 1000
 
 
 @dataclass
@@ -213,7 +215,7 @@ def settled(server: Server, before: Sample, seconds: float = 60.0) -> Sample:
         time.sleep(0.2)
 
 
-@pytest.mark.timeout(SECONDS + 180)
+@pytest.mark.timeout(SECONDS + 300)
 def test_nothing_grows_while_both_faces_work(
     standalone: Server, record_property: Callable[[str, object], None]
 ) -> None:
@@ -226,6 +228,10 @@ def test_nothing_grows_while_both_faces_work(
     soak, samples = Soak(standalone.uri), []
 
     def watch() -> None:
+        end = time.monotonic() + 60
+        while soak.steps < WARM:
+            assert time.monotonic() < end, f"{soak.steps} steps in a minute"
+            time.sleep(0.05)
         # On a busy machine a look takes its time, too; what is compared are always as many.
         for _ in range(30):
             time.sleep(SECONDS / 30)
