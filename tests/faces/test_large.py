@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,29 +17,27 @@ from tools.faces import TIMEOUT, Face, new_loop
 from tools.messages import op_msg
 from tools.scripted_server import Hang, Raw, Request, ScriptedServer
 
-# Milliseconds of the loop's own processor time between two turns: a whole reply decoded at once takes longer. It does
-# not count what other programs take from a busy machine.
-MOST_MS = 250.0
+# Python's blocks of memory: a document takes three at least, and what else is made meanwhile is far less.
+FEW = 100_000
+DOCUMENTS = 200_000
 
 
-async def longest_gap(steps: Callable[[], Awaitable[Any]]) -> tuple[float, int]:
-    """Run `steps`; return the longest time between two turns of a task that only yields, and how many it had."""
-    longest, turns, is_over = 0.0, 0, False
+async def turns_beside(steps: Callable[[], Awaitable[Any]]) -> int:
+    """Run `steps`; return how many turns a task had that only yields."""
+    turns, is_over = 0, False
 
     async def beat() -> None:
-        nonlocal longest, turns
-        last = time.thread_time()
+        nonlocal turns
         while not is_over:
             await asyncio.sleep(0)
-            now = time.thread_time()
-            longest, last, turns = max(longest, now - last), now, turns + 1
+            turns += 1
 
     beating = asyncio.create_task(beat())
     await asyncio.sleep(0)
     await steps()
     is_over = True
     await beating
-    return longest * 1000, turns
+    return turns
 
 
 def test_a_large_send_does_not_block_the_loop(loop_name: str) -> None:
@@ -81,19 +80,18 @@ def test_a_large_send_does_not_block_the_loop(loop_name: str) -> None:
 def test_forty_megabytes_are_inserted_while_the_loop_goes_on(loop_name: str, standalone: Server) -> None:
     documents = [{"_id": n, "data": b"x" * 1_000_000} for n in range(40)]
 
-    async def steps() -> tuple[float, int]:
+    async def steps() -> int:
         client = AsyncMongoClient(standalone.uri)
         orders = client[f"faces_large_{loop_name}"].orders
-        gaps = await longest_gap(lambda: orders.insert_many(documents))
+        turns = await turns_beside(lambda: orders.insert_many(documents))
         assert await orders.count_documents({}) == 40
         await client.drop_database(orders.database.name)
         await client.close()
-        return gaps
+        return turns
 
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
-        longest, turns = runner.run(steps())
-    print(f"{loop_name}: 40 MB insert_many: longest gap {longest:.1f} ms, {turns} turns")
-    assert longest < MOST_MS
+        # A system takes some megabytes at once.
+        assert runner.run(steps()) > 4
 
 
 def test_large_documents_come_back_whole(face: Face, standalone: Server) -> None:
@@ -107,11 +105,11 @@ def test_large_documents_come_back_whole(face: Face, standalone: Server) -> None
 
 @pytest.fixture(scope="module")
 def big_reply() -> bytes:
-    """A batch of 16 MB in 200 000 documents."""
+    """A batch of 16 MB in many documents."""
     import bson
 
     document = bson.encode({"_id": 0, "text": "x" * 40, "flag": True})
-    batch = b"".join(b"\x03" + str(n).encode() + b"\0" + document for n in range(200_000))
+    batch = b"".join(b"\x03" + str(n).encode() + b"\0" + document for n in range(DOCUMENTS))
     batch = (len(batch) + 5).to_bytes(4, "little") + batch + b"\0"
     cursor = b"\x12id\0" + bytes(8) + b"\x02ns\0\x04\0\0\0a.b\0" + b"\x04firstBatch\0" + batch
     cursor = (len(cursor) + 5).to_bytes(4, "little") + cursor + b"\0"
@@ -123,21 +121,26 @@ def test_a_large_reply_is_decoded_document_by_document(loop_name: str, big_reply
     with ScriptedServer() as server:
         server.on("find", lambda request: Raw(op_msg(big_reply, response_to=request.request_id)))
 
-        async def steps() -> tuple[float, int, float]:
+        async def steps() -> list[int]:
             client = AsyncMongoClient(server.uri)
+            await client.admin.command("ping")
+            gc.collect()
             cursor = client.shop.orders.find()
-            longest, turns = await longest_gap(cursor.next)
-            begun = time.thread_time()
+            before = sys.getallocatedblocks()
+            await cursor.next()
+            made = [sys.getallocatedblocks() - before]
             for _ in range(1000):
                 await cursor.next()
-            thousand = (time.thread_time() - begun) * 1000
+            made.append(sys.getallocatedblocks() - before)
+            rest = await cursor.to_list()
+            made.append(sys.getallocatedblocks() - before)
+            assert len(rest) == DOCUMENTS - 1001
             await client.close()
-            return longest, turns, thousand
+            return made
 
         with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
-            longest, turns, thousand = runner.run(steps())
-        print(
-            f"{loop_name}: 16 MB reply: longest gap {longest:.1f} ms, {turns} turns; 1000 documents {thousand:.1f} ms"
-        )
-        assert longest < MOST_MS
-        assert thousand < 200
+            first, thousand, all_of_them = runner.run(steps())
+        assert first < FEW
+        assert thousand < FEW
+        # So many there are when all have been decoded.
+        assert all_of_them > 2 * DOCUMENTS
