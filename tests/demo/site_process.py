@@ -11,6 +11,8 @@ from typing import Any
 
 import httpx
 
+from mangonel.server.process import free_port
+
 PASSWORD = "mangonel"
 
 
@@ -30,8 +32,9 @@ class Site:
         self._arguments = ["--rate", "0", *arguments]
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, port: int = 0) -> None:
-        """Start it, and return when it listens."""
+    def start(self, port: int | None = None) -> None:
+        """Start it, and return when it listens. While it is down, no connection of others takes its port."""
+        port = free_port() if port is None else port
         command = [sys.executable, "-m", "mangonel", "demo", self.uri, "--database", self.database]
         command += ["--port", str(port), *self._arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

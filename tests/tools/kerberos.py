@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mangonel.engines.programs import WISH, Missing, find_program, installing_alone
+from mangonel.server.process import free_port
 
 # Seconds in which a KDC answers, on a busy machine too.
 START_TIMEOUT = 60
@@ -39,8 +40,8 @@ class Kdc:
     def __init__(self, folder: Path, realms: tuple[str, ...]) -> None:
         self.folder = folder
         self.realms = realms
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        # Not one that a connection is given while the databases are made.
+        port = free_port()
         self.environment = {
             "KRB5_CONFIG": str(folder / "krb5.conf"),
             "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
