@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,10 @@ STAYS = {"n": {"$gte": 0}}
 """The documents of `documents()`: those of the writers come and go."""
 
 
+WRITERS = "writers"
+"""The name by which the server knows the connections of `write_beside`."""
+
+
 def write_beside(uri: str, name: str) -> None:
     """Insert, change and delete by 20 threads until this process is ended."""
 
@@ -146,7 +151,7 @@ def write_beside(uri: str, name: str) -> None:
             rows.delete_one({"_id": id})
             pause.wait(0.5)
 
-    with MongoClient[Any](uri) as client:
+    with MongoClient[Any](uri, appname=WRITERS) as client:
         rows = client[name].rows
         writers = [threading.Thread(target=write, args=(seed,)) for seed in range(20)]
         for writer in writers:
@@ -168,6 +173,10 @@ def writers(database: Any) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
+        # The server carries out what a killed process has sent, and then ends its connections.
+        theirs = [{"$currentOp": {"idleConnections": True}}, {"$match": {"appName": WRITERS}}]
+        while list(database.client.admin.aggregate(theirs)):
+            time.sleep(0.01)
 
 
 def started() -> tuple[Any, Any, str]:

@@ -36,8 +36,16 @@ def variables(interpreter: Path) -> dict[str, str]:
         **kept,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(HERE)]),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Else Ray's workers give way to all other tests.
+        # Else Ray's workers give way to all other tests, are killed when all programs of the machine together need much
+        # memory, and join a cluster that a `ray start` left in /tmp.
         "RAY_worker_niceness": "0",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "RAY_ADDRESS": "local",
+        # Dask's own limits are 30 seconds.
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "120s",
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "120s",
+        # Else Spark looks up the machine's name, which a network may not know.
+        "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(interpreter),
         # What a test sees of its own package only.
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -28,7 +28,8 @@ KILLS: dict[str, set[str]] = {"spark_stream": WRITES, "spark_parts": set(), "lab
 
 # They take a minute and a gigabyte each.
 @pytest.mark.no_sample
-@pytest.mark.timeout(SECONDS + 100)
+# Without the environment, which is 1.5 GB that may have to be installed before.
+@pytest.mark.timeout(SECONDS + 100, func_only=True)
 @pytest.mark.parametrize("engine", ["ray", "dask", "spark", "spark_parts", "spark_stream", "lab"])
 def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
     engine: str, server: Server, interpreter: Path, variables: dict[str, str], tmp_path: Path

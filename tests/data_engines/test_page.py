@@ -22,7 +22,8 @@ SECONDS = 400
 
 
 @pytest.mark.no_sample
-@pytest.mark.timeout(SECONDS + 100)
+# Without the environment, which is 1.5 GB that may have to be installed before.
+@pytest.mark.timeout(SECONDS + 100, func_only=True)
 @pytest.mark.parametrize(("page", "engine"), sorted(NEEDS), ids=lambda value: getattr(value, "stem", value))
 def test_blocks_of_a_page_run_with_their_engine(
     page: Path, engine: str, server: Server, interpreter: Path, variables: dict[str, str], tmp_path: Path
