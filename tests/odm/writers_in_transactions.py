@@ -23,7 +23,8 @@ from mangonel.odm import ParallelSaveError, StaleDocument
 from mangonel.odm.connections import transactions
 from odm.conftest import Face
 from odm.other_writer import Part
-from odm.writers_model import COPIES, FIELDS, LISTS, Copy, Machine, alone, rows_of, state_of
+from odm.writers_copies import FIELDS, LISTS, Copy, names_in, state_of
+from odm.writers_model import COPIES, Machine, alone
 
 TRANSIENT = "TransientTransactionError"
 
@@ -559,8 +560,3 @@ def kept(copy: Copy) -> dict[str, Any]:
 def told(copy: Copy) -> tuple[dict[str, Any], set[str]]:
     """Return what a copy has in memory, and which of its fields are changed."""
     return state_of(copy.document), set(copy.document.changes())
-
-
-def names_in(rows: Any) -> set[str]:
-    """Return the names of the elements of a list."""
-    return {key for key, _ in rows_of(rows) or []}

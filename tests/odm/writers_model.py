@@ -30,95 +30,9 @@ from mangonel.odm import (
 from mangonel.odm.model.convert import SAVING
 from odm.broken_off import break_off
 from odm.other_writer import Counted, OtherProcess, Part, Plain, append
+from odm.writers_copies import FIELDS, LISTS, Copy, is_append, kept_set, merged, rows_of, state_of
 from tools.faces import eventually
 from tools.proxy import LineProxy
-
-LISTS = ("tags", "parts", "keys", "spare")
-FIELDS = ("n", *LISTS)
-
-# A list as rows: the name of each element, and the rest of it.
-Rows = list[tuple[str, Any]]
-
-
-def rows_of(value: Any) -> Rows | None:
-    """A list of the database or of memory as rows."""
-    if value is None:
-        return None
-    if isinstance(value, (set, frozenset)):
-        value = sorted(value)
-    found: Rows = []
-    for item in value:
-        if isinstance(item, str):
-            found.append((item, None))
-        elif isinstance(item, Part):
-            found.append((item.name, (item.n, item.note)))
-        else:
-            found.append((item["name"], (int(item.get("n", 0)), item.get("note"))))
-    return found
-
-
-def state_of(document: Any) -> dict[str, Any]:
-    """Return the state of a copy in memory."""
-    return {"n": document.n, **{name: rows_of(getattr(document, name)) for name in LISTS}}
-
-
-class Copy:
-    """A copy of the document: its belief of the stored state, and its changes."""
-
-    def __init__(self, document: Any, row: dict[str, Any], is_far: bool) -> None:
-        self.document = document
-        # Loaded by a connection that can be cut.
-        self.is_far = is_far
-        self.loaded: dict[str, Any] = {}
-        self.was_null: set[str] = set()
-        self.assigned: set[str] = set()
-        self.is_uncertain = False
-        self.rev: int | None = None
-        self.took(row)
-
-    def took(self, row: dict[str, Any]) -> None:
-        """Note that the copy now has the values of the stored document."""
-        self.loaded = {"n": row.get("n", 0)}
-        for name in LISTS:
-            found = rows_of(row.get(name, None if name == "spare" else []))
-            self.loaded[name] = sorted(found) if name == "keys" and found else found
-        self.was_null = {name for name in LISTS if name in row and row[name] is None}
-        self.assigned, self.is_uncertain, self.rev = set(), False, row.get("rev")
-
-    def believes(self, memory: dict[str, Any], changed: set[str]) -> None:
-        """A save stored these fields."""
-        self.loaded |= {name: memory[name] for name in changed}
-        self.was_null -= changed
-        self.assigned, self.is_uncertain = set(), False
-        if self.rev is not None and changed:
-            self.rev += 1
-
-    @property
-    def changed(self) -> set[str]:
-        memory = state_of(self.document)
-        return {name for name in FIELDS if memory[name] != self.loaded[name]}
-
-
-def merged(base: Rows, mine: Rows, stored: Rows) -> Rows | None:
-    """Return the merge of three lists of named rows; None: a row was changed on both sides, or is gone."""
-    known, now, there = dict(base), dict(mine), dict(stored)
-    for name, rest in known.items():
-        if now.get(name, rest) != rest and there.get(name, object()) != rest:
-            return None
-    kept = [
-        (name, now[name] if name in known and now.get(name) != known[name] else rest)
-        for name, rest in stored
-        if name not in known or name in now
-    ]
-    # What a save of unknown outcome stored is stored once.
-    return kept + [row for row in mine if row[0] not in known and row[0] not in there]
-
-
-def is_append(base: Rows | None, mine: Rows | None) -> bool:
-    """Whether all that was done to a list is appending to it."""
-    base = base or []
-    return mine is not None and len(mine) > len(base) and mine[: len(base)] == base
-
 
 # The copy that a step is about; `TransactionMachine` reads its writer of it too.
 COPIES = st.integers(0, 11)
@@ -450,23 +364,34 @@ class Machine(RuleBasedStateMachine):
             copy.loaded,
             copy.is_uncertain,
         )
-        self.face.call(copy.document, "reload", keep_changes=keeps)
-        row = self.row
-        copy.took(row)
+        try:
+            self.face.call(copy.document, "reload", keep_changes=keeps)
+        except StaleDocument:
+            assert keeps
+            assert was_uncertain
+            assert state_of(copy.document) == memory
+            return
+        copy.took(self.row)
         after = state_of(copy.document)
         if not keeps:
             assert after == copy.loaded
             return
+        copy.is_uncertain = was_uncertain and bool(copy.document.changes())
         for name in FIELDS:
-            wanted = memory[name] if name in changed else copy.loaded[name]
             copy.assigned.add(name)
-            is_empty = base[name] is None and memory[name] == []
-            if name in changed - {"n", "keys"} and (is_empty or is_append(base[name], memory[name])):
+            mine, stored = memory[name], copy.loaded[name]
+            wanted = mine if name in changed else stored
+            if name in changed and name == "keys":
+                wanted = kept_set(base[name], mine, stored)
+            elif name in changed - {"n"}:
+                is_added = (base[name] is None and mine == []) or is_append(base[name], mine)
                 if was_uncertain:
+                    # What was appended may be stored. What an update could not tell left the former state as the base.
+                    assert not is_added or set(stored or []) <= set(after[name]), (name, after[name], stored)
                     continue
-                if copy.loaded[name] is not None:
-                    wanted = copy.loaded[name] + memory[name][len(base[name] or []) :]
-            assert after[name] == wanted, (name, base[name], memory[name], copy.loaded[name])
+                if is_added and stored is not None:
+                    wanted = stored + mine[len(base[name] or []) :]
+            assert after[name] == wanted, (name, base[name], mine, stored)
 
     @rule(
         index=COPIES,
@@ -744,6 +669,7 @@ class Machine(RuleBasedStateMachine):
         base = copy.loaded
         was_uncertain, assigned = copy.is_uncertain, copy.assigned
         copy.took(row)
+        copy.is_uncertain = was_uncertain and bool(copy.document.changes())
         after = state_of(copy.document)
         for field_name in changed:
             if (

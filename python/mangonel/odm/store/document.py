@@ -406,12 +406,15 @@ class Document(Base, DocumentTwins):
         """Load the document again. Unsaved changes are lost.
 
         Args:
-            keep_changes: True: fields with unsaved changes keep them; only the others are loaded.
+            keep_changes: True: fields with unsaved changes keep them; only the others are loaded. Elements appended to
+                a list are appended to the stored list; a set gets the stored elements with the changes.
             session: the driver's session; None: that of the context, if any.
 
         Raises:
             DocumentNotFound: the document no longer exists.
             ParallelSaveError: a save of it is under way, or another task's transaction has saved it and has not ended.
+            StaleDocument: `keep_changes`, after a save of unknown outcome: an embedded document appended by it may be
+                another element of the stored list. Nothing was loaded; call `reload()`, which discards the changes.
 
         Example:
             >>> user.age = 99

@@ -54,6 +54,7 @@ from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import dangling, denying, ids_in, missing_flow, put_back_flow, wanted_of
 from mangonel.odm.store.filters import filter_of, guarded_filter, id_filter, shard_filter
 from mangonel.odm.store.lost import overtake_flow
+from mangonel.odm.store.taken import take_over
 
 
 async def insert_flow(
@@ -544,7 +545,7 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
         _core.odm_settle(document, False)
     if found is None:
         await missing_document_flow(document, place)
-    _take_over(document, found)
+    take_over(document, found)
     # To take over reads the document.
     settled(document, place.session.get("session"))
     await end_flow(document, place.port)
@@ -567,39 +568,8 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
         _core.odm_settle(document, False)
     if not keep_changes:
         renewed(document)
-    _take_over(document, found, keep_changes)
+    take_over(document, found, keep_changes, True)
     return document
-
-
-def _take_over(document: Any, found: Any, keep_changes: bool = True) -> None:
-    """Give a document the found values, except where it has unsaved changes now."""
-    is_uncertain = bool(_core.odm_flags(document) & UNCERTAIN)
-    changes = _core.odm_changes(document) if keep_changes else {}
-    kept = {name: (old, held(document, name)) for name, old in changes.items()}
-    # First, so that an interrupt in between loses nothing.
-    for name, (old, value) in kept.items():
-        setattr(found, name, _kept(old, value, held(found, name), is_uncertain))
-    # A partly loaded document has a hidden class, with the same layout.
-    _core.odm_take(document, found)
-
-
-def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
-    """Return an unsaved value merged with the found one: elements appended to a list are appended to the found list.
-
-    Args:
-        old: the stored value when it was changed.
-        value: the program's value.
-        found: the value stored now.
-        is_uncertain: the value may have been stored already.
-    """
-    # A missing list counts as empty, since a save pushes to it.
-    old = [] if old is None else old
-    are_lists = isinstance(old, list) and isinstance(value, list) and isinstance(found, list)
-    if not are_lists or value[: len(old)] != old:
-        return value
-    if is_uncertain:
-        return found if found[: len(value)] == value else value
-    return found + value[len(old) :]
 
 
 async def delete_flow(document: Any, place: Place, where: Any = None) -> None:
