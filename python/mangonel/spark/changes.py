@@ -86,14 +86,21 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
         up to 10 seconds later. Without changes the token moves on once a minute, so that it stays in the server's log.
         """
         token: Any = json.loads(start["token"])
+        passed = token
         with self._options.client() as client:
             now = _now(self._options.collection(client))["_data"]
-            with self._watch(client, token, only_tokens=True) as stream:
-                while token["_data"] < now and (change := stream.try_next()) is not None:
-                    token = change["_id"]
-                end = json.dumps(token)
-                if end == start["token"] and time.monotonic() - self._moved > _IDLE_S:
-                    end = json.dumps(stream.resume_token)
+            while token["_data"] < now:
+                with self._watch(client, token, only_tokens=True) as stream:
+                    while token["_data"] < now and (change := stream.try_next()) is not None:
+                        token = change["_id"]
+                    passed = stream.resume_token
+                    if stream.alive:
+                        break
+                # It ended with its collection; the next one goes on behind that.
+                token = passed
+        end = json.dumps(token)
+        if end == start["token"] and time.monotonic() - self._moved > _IDLE_S:
+            end = json.dumps(passed)
         if end != start["token"]:
             self._moved = time.monotonic()
         return {"token": end}
