@@ -200,9 +200,12 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    kept = None if is_simple else kept_of(document, place)
+    kept = None
     for _ in range(_TRIES):
         try:
+            if not is_simple:
+                # Each time: another task may have set a reference meanwhile.
+                kept = kept_of(document, place)
             matched, modified = await _send_flow(document, place, where)
         finally:
             if under_way:
