@@ -14,7 +14,7 @@ endif
 CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) .cargo/config.toml Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build ready run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-seeds rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
+.PHONY: help build ready run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-seeds rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite library-suites bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-21s %s\n", $$1, $$2}'
@@ -221,6 +221,9 @@ instructions: build    ## Count the instructions of codec, protocol and mapper; 
 
 pymongo-suite: build    ## PyMongo's own tests on this driver, with the figures in docs/dev/pymongo-suite.md (long)
 	$(BIN)/python tools/pymongo_suite --write $(ARGS)
+
+library-suites: build    ## The tests of libraries on top of PyMongo, on it and on this driver; ARGS="--write" or names (root, long)
+	$(BIN)/python tools/library_suites $(ARGS)
 
 bench: build    ## Every experiment in full, for the documentation's figures: hours
 	$(BIN)/python -m compileall -q python/mangonel
