@@ -146,7 +146,8 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
 
 
 def _now(collection: Any) -> Any:
-    with collection.watch(max_await_time_ms=_WAIT_MS) as stream:
+    # A stream that begins with a change has no token before it; this one has no changes.
+    with collection.watch([{"$match": {"operationType": ""}}], max_await_time_ms=_WAIT_MS) as stream:
         return stream.resume_token
 
 
