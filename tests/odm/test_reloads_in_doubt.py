@@ -4,6 +4,7 @@ element of another writer is lost."""
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -263,6 +264,46 @@ def test_an_appended_document_in_doubt_that_another_element_may_be_is_not_merged
     assert raw.find_one()["parts"] == [{"name": "a", "n": 0}, {"name": "b", "n": 0}]
     face.call(document, "reload")
     assert (document.changes(), [part.n for part in document.parts]) == ({}, [0, 0])
+
+
+class Boxed(Document):
+    __collection__ = "doubts"
+    line: deque[str] = field(default_factory=deque)
+    row: tuple[str, ...] = ()
+    rooms: dict[str, list[str]] = field(default_factory=dict)
+    n: int = 0
+
+
+@pytest.mark.parametrize("doubts", [None, True, False], ids=["saved", "stored", "not stored"])
+def test_deques_tuples_and_dicts_keep_what_others_stored(
+    doubts: bool | None, doubt: Callable[..., None], raw: Any, face: Face
+) -> None:
+    document = Boxed(line=deque(["a"]), row=("a",), rooms={"a": ["x"], "b": [], "c": []})
+    face.save(document)
+    document.line.append("mine")
+    document.row += ("mine",)
+    document.rooms["mine"] = ["y"]
+    document.rooms["a"].append("mine")
+    del document.rooms["b"]
+    if doubts is not None:
+        doubt(document, doubts)
+    pushed = {"line": "theirs", "row": "theirs", "rooms.a": "theirs"}
+    raw.update_one({}, {"$push": pushed, "$set": {"rooms.theirs": []}, "$unset": {"rooms.c": ""}})
+    reload(face, document)
+    face.save(document)
+    stored = raw.find_one()
+    assert sorted(stored["line"]) == sorted(stored["row"]) == ["a", "mine", "theirs"]
+    assert {key: sorted(names) for key, names in stored["rooms"].items()} == {
+        "a": ["mine", "theirs", "x"],
+        "mine": ["y"],
+        "theirs": [],
+    }
+    assert (list(document.line), list(document.row), document.rooms) == (
+        stored["line"],
+        stored["row"],
+        stored["rooms"],
+    )
+    assert document.changes() == {}
 
 
 @MODELS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,11 +80,36 @@ def _merged(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
     """
     if all(isinstance(one, (set, frozenset)) for one in (old, value, found)):
         return type(value)((found | (value - old)) - (old - value))
+    if type(old) is type(value) is type(found) is dict:
+        return _merged_keys(old, value, found, is_uncertain)
+    if type(old) is type(value) is type(found) and type(value) in (tuple, deque):
+        merged = _merged_lists(list(old), list(value), list(found), is_uncertain)
+        if merged is None:
+            return value
+        return tuple(merged) if isinstance(value, tuple) else deque(merged, value.maxlen)
     # A missing list counts as empty, since a save pushes to it.
     old = [] if old is None else old
-    are_lists = isinstance(old, list) and isinstance(value, list) and isinstance(found, list)
-    if not are_lists or value[: len(old)] != old:
-        return value
+    if isinstance(old, list) and isinstance(value, list) and isinstance(found, list):
+        merged = _merged_lists(old, value, found, is_uncertain)
+        return value if merged is None else merged
+    return value
+
+
+def _merged_keys(
+    old: dict[str, Any], value: dict[str, Any], found: dict[str, Any], is_uncertain: bool
+) -> dict[str, Any]:
+    """Return a found dict with the keys that the program set, and without those that it removed."""
+    kept = {key: one for key, one in found.items() if key in value or key not in old}
+    for key, one in value.items():
+        if key not in old or old[key] != one:
+            kept[key] = _merged(old.get(key), one, found[key], is_uncertain) if key in found else one
+    return kept
+
+
+def _merged_lists(old: list[Any], value: list[Any], found: list[Any], is_uncertain: bool) -> list[Any] | None:
+    """Return a found list with what the program appended; None: it did not only append."""
+    if value[: len(old)] != old:
+        return None
     added = value[len(old) :]
     return found + (_not_among(added, _without(found, old)) if is_uncertain else added)
 
