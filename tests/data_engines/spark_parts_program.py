@@ -1,9 +1,11 @@
 """What Spark's sources do without Java: filters that are pushed down, options, text of ids, changes behind a drop."""
 
 import datetime
+import json
 import os
 import pickle
 import sys
+import threading
 
 import pyarrow
 from pyspark.sql import types
@@ -63,6 +65,7 @@ def main():
         options(name)
         texts()
         changes(client[name])
+        begins(client[name])
 
 
 def filters(database):
@@ -181,6 +184,31 @@ def changes(database):
             '{"_id": 3}'
         ]
         live.drop()
+
+
+def begins(database):
+    """A stream has one beginning, also while others write: Spark asks for it again when it plans the first batch."""
+    busy = database.create_collection("busy")
+    is_over = threading.Event()
+
+    def write():
+        while not is_over.is_set():
+            busy.insert_many([{} for _ in range(20)])
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    try:
+        for _ in range(60):
+            reader = _Reader(Options({"database": database.name, "collection": "busy"}, _KNOWN))
+            start = reader.initialOffset()
+            # Without it where the first answer of the server had changes already.
+            assert json.loads(start["token"]) is not None
+            assert reader.initialOffset() == start
+    finally:
+        is_over.set()
+        for writer in writers:
+            writer.join()
 
 
 main()

@@ -72,12 +72,18 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._first: dict[str, Any] | None = None
         self._moved = time.monotonic()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return the token of this moment."""
-        with self._options.client() as client:
-            return {"token": json.dumps(_now(self._options.collection(client)))}
+        """Return the token of the moment of the first call.
+
+        Spark calls again when it plans the first batch: from a later moment it would miss the changes in between.
+        """
+        if self._first is None:
+            with self._options.client() as client:
+                self._first = {"token": json.dumps(_now(self._options.collection(client)))}
+        return self._first
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return the token of the last change until this moment, or the same one if nothing changed.
