@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import pytest
 
 from mangonel.errors import AutoReconnect, OperationFailure, WriteConcernError
-from mangonel.odm import Connection, Document, Embedded, StaleDocument, Version, field, inc
+from mangonel.odm import Connection, Document, Embedded, Refs, StaleDocument, Version, field, inc
 from odm.conftest import Face
 
 
@@ -323,4 +323,33 @@ def test_a_set_keeps_its_changes_and_takes_those_of_others(
     assert document.keys == {"c", "d", "theirs"}
     face.save(document)
     assert sorted(raw.find_one()["keys"]) == ["c", "d", "theirs"]
+    assert document.changes() == {}
+
+
+class Target(Document):
+    __collection__ = "doubts_targets"
+
+
+class Referring(Document):
+    __collection__ = "doubts"
+    targets: Refs[Target] = field(default_factory=Refs)
+
+
+@pytest.mark.parametrize("way", ["save", "save_all", "unit"])
+def test_a_keeping_reload_merges_references(way: str, db: Connection, raw: Any, face: Face) -> None:
+    old, gone, theirs, ours, new = targets = [Target() for _ in range(5)]
+    face.call(Target, "insert_many", targets)
+    document = Referring(targets=[old.id, gone.id])
+    face.save(document)
+    other = face.call(Referring, "get", document.id)
+    other.targets.add(theirs, ours)
+    face.save(other)
+    document.targets.add(ours, new)
+    document.targets.remove(gone)
+    reload(face, document)
+    assert document.targets.ids == [old.id, theirs.id, ours.id, new.id]
+    # The document stays with its reference, for a save with `cascade`.
+    assert document.targets[3].value is new
+    save_by(face, db, document, way)
+    assert raw.find_one()["targets"] == document.targets.ids
     assert document.changes() == {}

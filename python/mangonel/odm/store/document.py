@@ -407,8 +407,8 @@ class Document(Base, DocumentTwins):
 
         Args:
             keep_changes: True: fields with unsaved changes keep them; only the others are loaded. Elements appended to
-                a list are appended to the stored list; a set or dict is the stored one with the same additions and
-                removals.
+                a list are appended to the stored list; a set, dict or `Refs` is the stored one with the same additions
+                and removals.
             session: the driver's session; None: that of the context, if any.
 
         Raises:

@@ -13,6 +13,8 @@ from mangonel.odm.model.base import Base
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.convert import UNCERTAIN
+from mangonel.odm.model.fetched import key_of_id
+from mangonel.odm.model.refs import Refs
 
 
 class _Unclear(Exception):
@@ -80,6 +82,9 @@ def _merged(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
     """
     if all(isinstance(one, (set, frozenset)) for one in (old, value, found)):
         return type(value)((found | (value - old)) - (old - value))
+    if isinstance(value, Refs) and isinstance(found, Refs):
+        # The former ones are their ids.
+        return _merged_references(old or [], value, found)
     if type(old) is type(value) is type(found) is dict:
         return _merged_keys(old, value, found, is_uncertain)
     if type(old) is type(value) is type(found) and type(value) in (tuple, deque):
@@ -104,6 +109,14 @@ def _merged_keys(
         if key not in old or old[key] != one:
             kept[key] = _merged(old.get(key), one, found[key], is_uncertain) if key in found else one
     return kept
+
+
+def _merged_references(old: list[Any], value: Refs[Any], found: Refs[Any]) -> Refs[Any]:
+    """Return found references with those that the program added, and without those that it removed."""
+    ids = [id for id in found.ids if id in value.ids or id not in old]
+    ids += [id for id in value.ids if id not in old and id not in ids]
+    # With the documents that are not stored yet, which a save with `cascade` stores.
+    return Refs([value._loaded.get(key_of_id(id), id) for id in ids], value._maker, found._siblings)
 
 
 def _merged_lists(old: list[Any], value: list[Any], found: list[Any], is_uncertain: bool) -> list[Any] | None:
