@@ -42,10 +42,15 @@ def test_a_page_without_the_table_is_refused() -> None:
         page.merged("nothing", [], set())
 
 
-def test_the_page_has_a_row_for_each_suite() -> None:
+def test_each_row_of_the_page_is_of_the_version_that_is_run() -> None:
     table = PAGE.read_text(encoding="utf-8").partition(page.START)[2].partition(page.END)[0]
-    rows = re.findall(r"^\| (\S+) (\S+) \| \d+ \| \d+ \| \d+ \| \d{4}-\d\d-\d\d \|$", table, re.MULTILINE)
-    assert rows == sorted((name, suite.version) for name, suite in suites.SUITES.items())
+    lines = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    rows = [
+        re.fullmatch(r"\| (\S+) (\S+) \| \d+ \| \d+ \| \d+ \| \d{4}-\d\d-\d\d \|", line) for line in lines
+    ]
+    named = [(row[1], row[2]) for row in rows if row]
+    assert len(named) == len(lines)
+    assert named == sorted((name, suites.SUITES[name].version) for name, _ in named)
 
 
 def test_a_test_whose_part_failed_has_failed(tmp_path: Path) -> None:

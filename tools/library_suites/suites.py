@@ -54,6 +54,56 @@ SUITES = {
         ("anyio", "sqlalchemy"),
         options=("-k", "mongodb"),
     ),
+    "beanie": Suite(
+        # 2.2.0 carries no tests.
+        "beanie==2.1.0",
+        "tests",
+        (
+            "pytest-asyncio==1.3.0",
+            "asgi-lifespan",
+            "httpx",
+            "fastapi<0.130.0",
+            "pydantic-settings",
+            "pydantic-extra-types",
+            "pydantic[email]",
+            "time-machine",
+        ),
+        replica_set=True,
+    ),
+    "cachelib": Suite("cachelib==0.17.0", "tests/test_mongodb_cache.py", ("pytest-xprocess",)),
+    "celery": Suite(
+        "celery==5.7.0",
+        "t/unit/backends/test_mongodb.py",
+        ("dnspython", "msgpack", "pytest-celery", "pytest-subtests", "pyyaml"),
+        # Its worker refuses to run as root.
+        variables={"C_FORCE_ROOT": "1"},
+    ),
+    "django-mongodb-backend": Suite(
+        # 6.1.0 needs Python 3.12.
+        "django-mongodb-backend==5.2.4",
+        "tests",
+        ("unittest-xml-reporting",),
+        options=("--settings", "suite_settings", "--parallel", "1"),
+        replica_set=True,
+        added={
+            "suite_runner.py": "django_suite_runner.py",
+            "suite_settings.py": "django_suite_settings.py",
+        },
+        host="django==5.2.19",
+        program="runtests.py",
+        # Needs GDAL; its own list leaves it out where there is none.
+        left_out=("gis_tests_",),
+    ),
+    "eve": Suite(
+        # Later versions are on the index as wheels alone.
+        "eve==2.1.0",
+        "eve/tests",
+        ("flask==2.2.5", "werkzeug==2.2.3", "redis", "testfixtures", "setuptools<80"),
+        options=("-o", "python_files=eve/tests/*.py"),
+    ),
+    "fastapi-users-db-beanie": Suite(
+        "fastapi-users-db-beanie==5.0.0", "tests", ("pytest-asyncio",), options=("-o", "asyncio_mode=auto")
+    ),
     "flask-pymongo": Suite(
         # 3.0.1 carries no tests.
         "flask-pymongo==2.3.0",
@@ -75,6 +125,41 @@ SUITES = {
         added={"tests/utils.py": "mongoengine_utils.py", "tests/__init__.py": "empty.py"},
     ),
     "mongomock": Suite("mongomock==4.3.0", "tests", ("packaging",)),
+    "odmantic": Suite(
+        # 1.0.3 and 1.1.0 carry no tests.
+        "odmantic==1.0.2",
+        "tests",
+        (
+            "pytest==7.4.4",
+            "pytest-asyncio==0.16.0",
+            "pytest-benchmark==4.0.0",
+            "inline-snapshot==0.6.1",
+            "async-asgi-testclient==1.4.11",
+            "asyncmock==0.4.2",
+            "fastapi==0.110.0",
+            "pydantic==2.6.4",
+            "httpx==0.24.1",
+            "requests",
+            "motor==3.7.1",
+        ),
+        options=("--benchmark-disable",),
+        replica_set=True,
+        variables={"TEST_MONGO_MODE": "replicaSet"},
+    ),
     "pymongoarrow": Suite("pymongoarrow==1.15.0", "test", ("pandas", "polars", "pyarrow"), "pymongoarrow"),
+    "requests-cache": Suite(
+        "requests-cache[mongodb]==1.3.3",
+        "tests/integration/test_mongodb.py",
+        (
+            "psutil",
+            "pytest-httpbin",
+            "requests-mock==1.12.1",
+            "rich",
+            "tenacity==8.5.0",
+            "time-machine<3",
+            "responses",
+        ),
+    ),
+    "txmongo": Suite("txmongo==26.0.0", "tests/basic", ("pyopenssl", "service-identity", "mock")),
     "umongo": Suite("umongo==4.0.0", "tests", ("motor==3.7.1", "mongomock==4.3.0")),
 }
