@@ -159,6 +159,7 @@ SUITES = {
             "time-machine<3",
             "responses",
         ),
+        variables={"USE_PYTEST_HTTPBIN": "true"},
     ),
     "txmongo": Suite("txmongo==26.0.0", "tests/basic", ("pyopenssl", "service-identity", "mock")),
     "umongo": Suite("umongo==4.0.0", "tests", ("motor==3.7.1", "mongomock==4.3.0")),
