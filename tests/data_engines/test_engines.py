@@ -18,7 +18,7 @@ from tools.router import Router
 
 HERE = Path(__file__).parent
 # By hand MANGONEL_ENGINE_ROWS=100000; seconds for a program of 20 000 documents, beside other tests.
-SECONDS = 500 * max(int(os.environ.get("MANGONEL_ENGINE_ROWS", "0")) // 20_000, 1)
+SECONDS = 900 * max(int(os.environ.get("MANGONEL_ENGINE_ROWS", "0")) // 20_000, 1)
 # Where workers were killed.
 WRITES = {"before_a_commit", "after_a_commit"}
 # Bounds of six chunks of three shards, in the field `n`. Writers' documents have -1.

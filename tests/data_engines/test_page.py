@@ -18,7 +18,7 @@ from mangonel.server import Server
 PROGRAM = ROOT / "tests/docs/program.py"
 NEEDS = {(page, block.needs) for page in pages() for block in blocks(page) if block.needs is not None}
 SPARK = "--master local[2] --conf spark.ui.enabled=false --conf spark.sql.shuffle.partitions=2 pyspark-shell"
-SECONDS = 400
+SECONDS = 900
 
 
 @pytest.mark.no_sample
