@@ -71,7 +71,7 @@ def parse_userinfo(userinfo: str) -> tuple[str, str]:
         raise InvalidURI(_ESCAPE_HINT)
     user, _, password = userinfo.partition(":")
     if not user:
-        raise InvalidURI("expected a username before '@', got an empty string")
+        raise InvalidURI("The empty string is not valid username: expected one before '@'")
     return unquote(user), unquote(password)
 
 
