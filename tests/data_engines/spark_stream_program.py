@@ -1,7 +1,6 @@
 """Spark reads changes as a stream and stores them: each once, although workers die and queries start again."""
 
 import json
-import threading
 from pathlib import Path
 
 from common import die_once, started
@@ -16,7 +15,6 @@ from mangonel.spark.options import Options
 def main():
     on_a_quiet_server()
     _, database, folder = started()
-    begins_beside_writers(database)
     with session() as spark:
         stream(spark, database, Path(folder))
         stores(spark, database, Path(folder))
@@ -54,24 +52,6 @@ def on_a_quiet_server():
         live.insert_one({"_id": "last"})
         (part,) = reader.partitions(offset, reader.latestOffset(offset, None))
         assert [json.loads(row[3])["_id"] for row in reader.read(part)] == ["last"]
-
-
-def begins_beside_writers(database):
-    """Begin streams while threads insert: each has a token, though changes come before it is opened."""
-
-    def insert():
-        while not is_done.is_set():
-            database.busy.insert_one({})
-
-    is_done = threading.Event()
-    writers = [threading.Thread(target=insert) for _ in range(6)]
-    for writer in writers:
-        writer.start()
-    tokens = [reading._now(database.busy) for _ in range(100)]
-    is_done.set()
-    for writer in writers:
-        writer.join()
-    assert all(tokens), tokens.count(None)
 
 
 def stream(spark, database, folder):
