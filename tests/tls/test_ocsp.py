@@ -65,6 +65,10 @@ def asked() -> Iterator[Responder]:
         yield made
 
 
+def _tampered(answer: bytes) -> bytes:
+    return answer[:-1] + bytes([answer[-1] ^ 1])
+
+
 # Each answer: what is changed of a good one, and whether it is believed.
 ANSWERS: dict[str, tuple[Callable[[Answer], bytes], bool]] = {
     "good": (lambda good: good.der(), True),
@@ -99,7 +103,7 @@ ANSWERS: dict[str, tuple[Callable[[Answer], bytes], bool]] = {
     "empty": (lambda good: b"", False),
     "no DER": (lambda good: b"<html>", False),
     "cut": (lambda good: good.der()[:-20], False),
-    "tampered": (lambda good: good.der()[:-1] + bytes([good.der()[-1] ^ 1]), False),
+    "tampered": (lambda good: _tampered(good.der()), False),
 }
 
 
