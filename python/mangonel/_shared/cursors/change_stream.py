@@ -121,7 +121,10 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
 
     @property
     def resume_token(self) -> Mapping[str, Any] | None:
-        """The token of the last returned change, for `resume_after` of another stream."""
+        """The token of the last returned change, for `resume_after` of another stream.
+
+        None before the first change of a stream that found changes as it was opened; with `batch_size=0` it never is.
+        """
         from copy import deepcopy
 
         token = self._token
