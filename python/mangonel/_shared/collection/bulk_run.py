@@ -148,25 +148,30 @@ class BulkRunner:
             await self._send_flow(list(runs), limits)
             return None
         result, room = new_result(), self._room
-        for run in runs:
-            source, command = self._begin(run, limits)
-            offset, total = 0, len(run.writes)
-            while offset < total:
-                made = source.next_operation(command, limits.max_write_batch_size, room)
-                if made is None:
-                    break
-                operation, count = made
-                try:
-                    reply = await self._port.arun(operation)
-                except ConnectionFailure as error:
-                    take_partial_result(error, result)
-                    raise
-                if merge(run, offset, reply, result) or (self._ordered and "writeErrors" in reply):
-                    raise_bulk_error(result)
-                offset += count
-            self.ids.extend(source.ids)
-        if result["writeErrors"] or result["writeConcernErrors"]:
-            raise_bulk_error(result)
+        answered = sent = 0
+        try:
+            for run in runs:
+                source, command = self._begin(run, limits)
+                start, end = answered, answered + len(run.writes)
+                while answered < end:
+                    made = source.next_operation(command, limits.max_write_batch_size, room)
+                    if made is None:
+                        break
+                    sent = answered + made[1]
+                    reply = await self._port.arun(made[0])
+                    is_last = merge(run, answered - start, reply, result)
+                    answered = sent
+                    if is_last or (self._ordered and "writeErrors" in reply):
+                        raise_bulk_error(result)
+                self.ids.extend(source.ids)
+            if result["writeErrors"] or result["writeConcernErrors"]:
+                raise_bulk_error(result)
+        except BaseException as error:
+            # For code that keeps account of each write; numbers, so that the error can be pickled.
+            error.bulk_progress = (answered, sent, result["nMatched"], result["nModified"])  # type: ignore[attr-defined]
+            if isinstance(error, ConnectionFailure):
+                take_partial_result(error, result)
+            raise
         return result
 
     # Without replies (w=0).

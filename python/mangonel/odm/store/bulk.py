@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel import _core
+from mangonel._shared.sessions.session import bound_session
+from mangonel._shared.settings import BOUND
 from mangonel.bson import decode
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.errors import BulkWriteError
+from mangonel.errors import BulkWriteError, PyMongoError
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import settled, storing
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
@@ -96,6 +98,45 @@ class _Write:
         return request
 
 
+def _note_progress(writes: list[_Write], error: BaseException, place: Place, ordered: bool) -> None:
+    """Mark what a bulk write that failed has stored, by the commands that the server answered and those never sent."""
+    outcome, progress = outcome_of(error), getattr(error, "bulk_progress", None)
+    session = place.session.get("session") or (bound_session() if BOUND else None)
+    if progress is None or (session is not None and session.in_transaction):
+        # What a transaction has stored goes with it.
+        for write in writes:
+            write.is_stored = outcome
+        return
+    writes = _in_order(writes, ordered)
+    answered, sent, matched, modified = progress
+    updates = [write for write in writes[:answered] if write.insert is None]
+    are_done = matched >= len(updates) and modified >= sum(write.must_modify for write in updates)
+    for at, write in enumerate(writes):
+        if at >= answered:
+            write.is_stored = outcome if at < sent else False
+        elif write.wanted or not (write.insert or are_done):
+            # Asking the server now could fail as well.
+            write.is_stored = None
+
+
+async def _end_failed_flow(writes: list[_Write], place: Place, error: BaseException, ordered: bool) -> None:
+    """End the saves of a bulk write that failed, and tell the error which documents may not be stored."""
+    lost = _core.take_lost_write() if outcome_of(error) is None else None
+    _note_progress(writes, error, place, ordered)
+    _settle(writes, place, lost)
+    if isinstance(error, PyMongoError):
+        _name(error, writes)
+        await _after_flow(writes, place)
+
+
+def _settle(writes: list[_Write], place: Place, lost: tuple[bytes, int] | None = None) -> None:
+    for write in writes:
+        if write.insert is not None and write.is_stored:
+            _core.odm_stored(write.document, write.insert, place.connection)
+        else:
+            _core.odm_settle(write.document, write.is_stored, lost if write.is_stored is None else None)
+
+
 def _give_back(writes: list[_Write], outcome: bool | None) -> None:
     """Make the changes of a bulk write pending again; `outcome` None: those that were not refused may be stored."""
     lost = _core.take_lost_write() if outcome is None else None
@@ -154,13 +195,16 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
         is_answered = True
         _, left = await _end_flow(writes, place, None)
     except BaseException as failure:
-        _give_back(writes, None if is_answered else outcome_of(failure))
+        if is_answered:
+            _give_back(writes, None)
+        else:
+            await _end_failed_flow(writes, place, failure, ordered)
         raise
     finally:
         _forget(writes, place)
     await _after_flow(writes, place)
     if error is not None:
-        raise _naming(error, writes)
+        raise _name(error, writes)
     if left is not None:
         raise left
     return len(writes)
@@ -215,7 +259,10 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
         is_answered = True
         missing, left = await _end_flow(writes, place, counts)
     except BaseException as failure:
-        _give_back(writes, None if is_answered else outcome_of(failure))
+        if is_answered:
+            _give_back(writes, None)
+        else:
+            await _end_failed_flow(writes, place, failure, ordered)
         raise
     finally:
         _forget(writes, place)
@@ -228,7 +275,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
             except DanglingReference as found:
                 left = found
     if error is not None:
-        raise _naming(error, writes)
+        raise _name(error, writes)
     if left is not None:
         raise left
     stale = [write for write in writes if not write.is_stored and not await _saved_alone_flow(write, place)]
@@ -275,6 +322,14 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
     if ordered and failed:
         for write in writes[min(failed) :]:
             write.is_stored = False
+    # Behind the reply of a server that shuts down, nothing is sent.
+    for write in _in_order(writes, ordered)[error.bulk_progress[1] :]:  # type: ignore[attr-defined]
+        write.is_stored = False
+
+
+def _in_order(writes: list[_Write], ordered: bool) -> list[_Write]:
+    """Return writes in the order in which the driver sends them."""
+    return writes if ordered else sorted(writes, key=lambda write: write.insert is None)
 
 
 async def _missing_flow(writes: list[_Write], place: Place) -> dict[str, list[Any]]:
@@ -320,11 +375,7 @@ async def _end_flow(
             await _find_stale_flow(sent, lacking, place)
     missing = await _missing_flow(writes, place)
     left = await _keep_flow(writes, place, missing)
-    for write in writes:
-        if write.insert is not None and write.is_stored:
-            _core.odm_stored(write.document, write.insert, place.connection)
-        else:
-            _core.odm_settle(write.document, write.is_stored)
+    _settle(writes, place)
     return missing, left
 
 
@@ -335,8 +386,8 @@ async def _after_flow(writes: list[_Write], place: Place) -> None:
             await after_flow(write.document, place.port, write.event, place)
 
 
-def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
-    """Return the driver's error with the documents that were not stored."""
+def _name(error: PyMongoError, writes: list[_Write]) -> PyMongoError:
+    """Add to the driver's error the documents that were not stored, or may not be; return it."""
     rest = [write.document for write in writes if not write.is_stored]
     error.not_stored = rest  # type: ignore[attr-defined]  # the mapper's addition
     ids = [document.id for document in rest]

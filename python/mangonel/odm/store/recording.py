@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from mangonel import _core
 from mangonel.bson import MaxKey, MinKey, ObjectId, decode, encode
 from mangonel.bson.codec_options import CodecOptions
-from mangonel.errors import BulkWriteError
+from mangonel.errors import PyMongoError
 from mangonel.odm.connections.context import session_for, sessions
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.transactions import Transaction, run_flow
@@ -208,9 +208,10 @@ async def _bulk_flow(
         return 0
     try:
         count: int = await _documents_flow(place, documents, act_flow, (), (documents, ordered), is_new)
-    except BulkWriteError as error:
-        # What was stored is rolled back with the rest.
-        error.not_stored = documents  # type: ignore[attr-defined]  # the mapper's addition
+    except PyMongoError as error:
+        if hasattr(error, "not_stored"):
+            # What was stored is rolled back with the rest.
+            error.not_stored = documents  # type: ignore[attr-defined]  # the mapper's addition
         raise
     return count
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import _core
-from mangonel.errors import BulkWriteError
+from mangonel.errors import PyMongoError
 from mangonel.odm._registry import is_document, makers
 from mangonel.odm.connections.context import session_for
 from mangonel.odm.connections.place import connection_of, place_of
@@ -159,9 +159,10 @@ class Unit(Transaction):
                     await group[0].__store__.save_flow(group[0], place, True, False, None)
                 else:
                     await group[0].__store__.save_all_flow(place, group, True)
-        except BulkWriteError as error:
-            # What was stored before it is rolled back.
-            error.not_stored = saved  # type: ignore[attr-defined]  # the mapper's addition
+        except PyMongoError as error:
+            if hasattr(error, "not_stored"):
+                # What was stored before it is rolled back.
+                error.not_stored = saved  # type: ignore[attr-defined]  # the mapper's addition
             raise
         _check_targets(saved)
         for group in reversed(_groups(list(self._deleted.values()))):
