@@ -12,6 +12,7 @@ import pytest
 from mangonel import AsyncMongoClient, MongoClient, server
 from mangonel._core import run_now
 from mangonel._faces.blocking import BlockingLoop
+from mangonel._faces.encrypting import EncryptingPort
 from mangonel.errors import AutoReconnect, OperationFailure, PyMongoError
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
 from mangonel.server import Server
@@ -178,15 +179,32 @@ def test_primary_that_is_killed_during_downloads_costs_no_byte(data: bytes) -> N
         assert b"".join(blocking) == data
 
 
+class Unchanging:
+    """A cipher that leaves commands and replies as they are."""
+
+    def __init__(self, encrypts: bool) -> None:
+        self.encrypts = encrypts
+
+    async def encrypt_flow(self, database: str, command: bytes) -> None: ...
+
+    async def decrypt_flow(self, reply: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @pytest.mark.parametrize("way", ["fused", "reference"])
+@pytest.mark.parametrize(
+    "cipher", [None, Unchanging(False), Unchanging(True)], ids=["plain", "decrypts", "encrypts"]
+)
 def test_what_was_sent_ahead_can_be_waited_for_again_after_an_interrupt(
-    standalone: Server, database_name: str, way: str, monkeypatch: pytest.MonkeyPatch
+    standalone: Server, database_name: str, cipher: Any, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # An upload that is interrupted removes its chunks: after the insert that the server may still carry out.
     monkeypatch.setenv("MANGONEL_IMPL", way)
     client: Any
     with MongoClient(standalone.uri) as client:
-        rows, port = client[database_name].rows, client._port
+        rows, plain = client[database_name].rows, client._port
+        port = plain if cipher is None else EncryptingPort(client._core, plain, cipher)
         rows.find_one()
         started = port.start(rows._insert_checked({"_id": 1}, None), connects=True)
 
@@ -195,7 +213,7 @@ def test_what_was_sent_ahead_can_be_waited_for_again_after_an_interrupt(
 
         with monkeypatch.context() as patch:
             patch.setattr(BlockingLoop, "_talk", interrupted)
-            patch.setattr(port, "_is_fused", False)
+            patch.setattr(plain, "_is_fused", False)
             with pytest.raises(KeyboardInterrupt):
                 run_now(port.outlast(started))
         run_now(port.outlast(started))

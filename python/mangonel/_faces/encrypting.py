@@ -60,11 +60,14 @@ class EncryptingPort:
     def run(self, operation: _core.Operation) -> Any:
         return self._plain.flow(self.arun(operation))
 
-    async def arun(self, operation: _core.Operation) -> Any:
+    def _check_open(self) -> None:
         if self._core.is_closed:
             # PyMongo's wording, which programs search for.
             client = "AsyncMongoClient" if self.is_async else "MongoClient"
             raise InvalidOperation(f"Cannot use {client} after close; make a new one")
+
+    async def arun(self, operation: _core.Operation) -> Any:
+        self._check_open()
         if self._cipher.encrypts:
             await self._encrypt_flow(operation)
         reading = operation.hold()
@@ -101,8 +104,8 @@ class EncryptingPort:
 
             return running_loop().create_task(self.arun(operation))
         if self._cipher.encrypts and operation.name != _PLAIN_COMMAND:
-            # Encrypting it may wait, so that is left to `finish`.
-            return None, operation
+            # Encrypting it may wait, so that is left to `finish`, or to `outlast`, which notes here what it sent.
+            return [None, operation]
         reading = operation.hold()
         return self._plain.start(operation, connects), reading
 
@@ -110,6 +113,12 @@ class EncryptingPort:
         return await self._end_flow(started, self._plain.finish)
 
     async def outlast(self, started: Any) -> Any:
+        if not self.is_async and started[0] is None:
+            operation = started[1]
+            self._check_open()
+            await self._encrypt_flow(operation)
+            reading = operation.hold()
+            started[:] = self._plain.start(operation, True), reading
         return await self._end_flow(started, self._plain.outlast)
 
     async def _end_flow(self, started: Any, wait: Any) -> Any:
