@@ -22,7 +22,7 @@ from site_process import PASSWORD, Site, customer
 from mangonel import MongoClient, server
 from mangonel.errors import PyMongoError
 from mangonel.write_concern import WriteConcern
-from tools.browser import LOOKS, SIZES, THEMES, TIMEOUT_MS, Looks, faults_in, turn_of
+from tools.browser import SIZES, THEMES, TIMEOUT_MS, faults_in
 
 # Each page, and what is on it once its scripts have done their work.
 PAGES = {
@@ -178,7 +178,6 @@ class Shopping(threading.Thread):
         self.join(60)
 
 
-@pytest.mark.no_sample
 def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are_killed(
     chromium: Any,
 ) -> None:
@@ -225,7 +224,6 @@ def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are
         ann.context.close()
 
 
-@pytest.mark.no_sample
 def test_a_visitor_kills_the_primary_and_nothing_is_missed_or_doubled(chromium: Any) -> None:
     command = [sys.executable, "-m", "mangonel", "demo", "--port", "0", "--rate", "20"]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -280,7 +278,6 @@ def test_a_file_is_stored_with_progress_and_comes_back_whole(person: Any, tmp_pa
     page.get_by_role("link", name="photo.jpg").wait_for(state="detached")
 
 
-@pytest.mark.no_sample
 def test_logging_out_everywhere_sends_another_browser_to_the_login(person: Any) -> None:
     here, elsewhere = person(), person()
     page = here.log_in("linus")
@@ -294,7 +291,6 @@ def test_logging_out_everywhere_sends_another_browser_to_the_login(person: Any) 
     assert "/login" in other.url
 
 
-@pytest.mark.no_sample
 def test_posts_are_found_by_words_and_on_the_map(person: Any) -> None:
     page = person().log_in()
     page.goto("/posts")
@@ -330,7 +326,6 @@ CROWDED = """() => {
 }"""
 
 
-@pytest.mark.no_sample
 def test_the_names_on_the_map_are_whole_and_apart_on_a_phone(person: Any) -> None:
     page = person(viewport=dict(zip(("width", "height"), SIZES["phone"], strict=True))).log_in()
     page.goto("/posts")
@@ -338,7 +333,6 @@ def test_the_names_on_the_map_are_whole_and_apart_on_a_phone(person: Any) -> Non
     assert page.evaluate(CROWDED) == []
 
 
-@pytest.mark.no_sample
 def test_a_thousand_events_a_second_leave_a_bounded_page_that_answers(person: Any, shop: Any) -> None:
     page = person().log_in()
     total = shop.customers.count_documents({})
@@ -351,7 +345,6 @@ def test_a_thousand_events_a_second_leave_a_bounded_page_that_answers(person: An
     assert page.locator("#customer-rows > tr").count() == 100
 
 
-@pytest.mark.no_sample
 def test_the_chart_begins_full_and_has_a_scale(person: Any, shop: Any) -> None:
     shop.customers.insert_many([customer("charted") for _ in range(400)])
     # The site has seen them before the page is there.
@@ -381,7 +374,6 @@ def test_the_chart_begins_full_and_has_a_scale(person: Any, shop: Any) -> None:
     assert one.problems == []
 
 
-@pytest.mark.no_sample
 def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
     points = "document.querySelector('#trip-plot .curve')?.getAttribute('d').match(/[ML]/g).length"
     units = {
@@ -406,21 +398,16 @@ def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
     assert one.problems == []
 
 
-@LOOKS
-@pytest.mark.plays_a_sample
-def test_every_page_is_accessible_and_quiet(
-    person: Any, shop: Any, looks: Looks, pytestconfig: pytest.Config
-) -> None:
+def test_every_page_is_accessible_and_quiet(person: Any, shop: Any) -> None:
     shop.customers.insert_one(customer("A person with quite a long name, and a Title"))
     one = person()
     problems: list[str] = []
-    for number, (path, content) in enumerate(PAGES.items()):
+    for path, content in PAGES.items():
         if path == "/":
             one.log_in()
         one.page.goto(path)
         one.page.locator(content).first.wait_for()
-        seen = turn_of(number, looks, pytestconfig)
-        problems += faults_in(one.page, f"demo-{path.strip('/') or 'live'}", seen)
+        problems += faults_in(one.page, f"demo-{path.strip('/') or 'live'}")
     assert problems == []
     assert one.problems == []
 

@@ -10,7 +10,7 @@ import pytest
 from mangonel.lab import results
 from mangonel.lab.comparisons import COMPARISONS
 from mangonel.lab.report import page as report
-from tools.browser import SIZES, faults
+from tools.browser import LOOKS, SIZES, faults
 
 DOCS = Path(__file__).parents[2] / "docs"
 KEPT = DOCS / "benchmarks/report.jsonl.gz"
@@ -45,18 +45,9 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.plays_a_sample
-@pytest.mark.parametrize(
-    ("size", "theme"),
-    [
-        pytest.param("phone", "light", marks=pytest.mark.no_sample),
-        ("desk", "dark"),
-        pytest.param("phone", "dark", marks=pytest.mark.no_sample),
-        pytest.param("desk", "light", marks=pytest.mark.no_sample),
-    ],
-)
+@pytest.mark.parametrize(("size", "theme"), LOOKS)
 def test_the_brief_report_is_short_and_accessible_in_every_fold(
-    chromium: Any, brief: Path, size: str, theme: str, request: pytest.FixtureRequest
+    chromium: Any, brief: Path, size: str, theme: str
 ) -> None:
     width, height = SIZES[size]
     context = chromium.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
@@ -66,10 +57,8 @@ def test_the_brief_report_is_short_and_accessible_in_every_fold(
     tall = page.evaluate("document.documentElement.scrollHeight")
     leads = page.locator(".leads svg:visible").count()
     others = page.locator("svg:visible").count() - leads
-    # With all of them open axe takes six times as long, which the rest does.
-    if not request.config.getoption("sample"):
-        page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
-        problems += faults(page, f"report-open-{size}-{theme}")
+    page.evaluate("document.querySelectorAll('details').forEach((fold) => { fold.open = true; })")
+    problems += faults(page, f"report-open-{size}-{theme}")
     context.close()
     assert problems == []
     assert tall < LONGEST

@@ -18,17 +18,7 @@ from tools.needed import needed
 
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 THEMES = ("light", "dark")
-Looks = tuple[tuple[str, str], ...]
-# Pairs of these, so that each half has every size and every theme; a sample plays the first half, by `turn_of`.
-LOOKS = pytest.mark.parametrize(
-    "looks",
-    [
-        pytest.param((("desk", "light"), ("phone", "dark")), id="desk-light,phone-dark"),
-        pytest.param(
-            (("desk", "dark"), ("phone", "light")), id="desk-dark,phone-light", marks=pytest.mark.no_sample
-        ),
-    ],
-)
+LOOKS = tuple((size, theme) for size in SIZES for theme in THEMES)
 TIMEOUT_MS = 60_000
 
 # What sticks out of the page and is not inside of something that scrolls by itself, innermost last.
@@ -72,15 +62,7 @@ def chromium() -> Iterator[Lend]:
         browser.close()
 
 
-def turn_of(page: int, looks: Looks, config: pytest.Config) -> Looks:
-    """Return how a page is looked at: a sample looks at each in one way, and at the next one in another.
-
-    Axe takes a second for each look.
-    """
-    return (looks[page % len(looks)],) if config.getoption("sample") else looks
-
-
-def faults_in(page: Any, name: str, looks: Iterable[tuple[str, str]]) -> list[str]:
+def faults_in(page: Any, name: str, looks: Iterable[tuple[str, str]] = LOOKS) -> list[str]:
     """Return the faults of a page in each pair of size and theme. It is loaded once: half of the work is that."""
     found: list[str] = []
     for size, theme in looks:

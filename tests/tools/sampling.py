@@ -41,6 +41,10 @@ ENOUGH = 8
 # Marks a test that plays a sample itself.
 AGAIN = "plays_a_sample"
 
+# Fixtures whose tests are all left to the rest. Chromium takes half a second to start and one for each look at a page;
+# where it is not installed, 13 s to install.
+DEAR = ("chromium",)
+
 Feature = tuple[Hashable, ...]
 # Begins what is met once in a file; the others begin with the name of their test.
 FILE = ""
@@ -155,12 +159,17 @@ def _is_property(item: pytest.Item) -> bool:
     return is_hypothesis_test(getattr(item, "obj", None))
 
 
+def _is_left_out(item: pytest.Item) -> bool:
+    fixtures = getattr(item, "fixturenames", ())
+    return item.get_closest_marker("no_sample") is not None or any(name in fixtures for name in DEAR)
+
+
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave in `items` what `--sample` takes, or what `--rest` leaves to it."""
     takes_sample, takes_rest = config.getoption("--sample"), config.getoption("--rest")
     if not takes_sample and not takes_rest:
         return
-    taken = set(sample([item for item in items if not item.get_closest_marker("no_sample")]))
+    taken = set(sample([item for item in items if not _is_left_out(item)]))
     if takes_rest:
         # With more examples than before, or more tests inside.
         again = {item for item in items if item.get_closest_marker(AGAIN) or _is_property(item)}

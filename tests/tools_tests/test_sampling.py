@@ -109,6 +109,16 @@ def test_the_same_tests_are_taken_each_time() -> None:
     assert taken(items) == taken(items)
 
 
+@pytest.mark.parametrize(("option", "expected"), [("--sample", "plain"), ("--rest", "looks")])
+def test_a_test_in_a_browser_is_left_to_the_rest(option: str, expected: str) -> None:
+    items: list[Any] = [Item("plain"), Item("looks")]
+    items[1].fixturenames = ["server", "chromium"]
+    hook = SimpleNamespace(pytest_deselected=lambda items: None)
+    config: Any = SimpleNamespace(getoption=lambda name: name == option, hook=hook)
+    deselect(config, items)
+    assert [item.nodeid for item in items] == [f"test_x.py::{expected}[]"]
+
+
 def test_the_rest_plays_properties_and_what_plays_a_sample_again() -> None:
     @given(strategies.integers())
     def holds(number: int) -> None:

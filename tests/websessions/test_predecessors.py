@@ -329,7 +329,6 @@ def address(move: Move) -> Iterator[tuple[str, dict[str, App]]]:
     thread.join()
 
 
-@pytest.mark.enough(2)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_browser_moves_in(chromium: Any, move: Move, address: tuple[str, dict[str, App]]) -> None:
     url, running = address
