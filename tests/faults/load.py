@@ -1,8 +1,7 @@
 """A program that reads and writes without pause while its deployment fails, and reports the outcomes.
 
-    python load.py mangonel URI DATABASE PAUSES
+    python load.py mangonel URI DATABASE
 
-PAUSES is how many times longer than the usual ones the pauses between two steps are.
 Eight threads on the blocking face and 64 tasks on asyncio share the work, for mangonel or for pymongo. Each worker owns
 one counter document, which it raises by one with every step, and inserts one document for every step; both with
 majority. So a lost write is a missing document, and a write applied twice is a counter that is ahead. It runs until its
@@ -21,8 +20,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 THREADS, TASKS = 8, 64
-PAUSES = float(sys.argv[4])
-PAUSE_S = {"thread": 0.02 * PAUSES, "task": 0.1 * PAUSES}
+PAUSE_S = {"thread": 0.02, "task": 0.1}
 # With a time limit an operation is tried again as often as the time allows, not once: two faults may meet one write.
 OPTIONS = {"w": "majority", "heartbeatFrequencyMS": 1000, "connectTimeoutMS": 2000, "timeoutMS": 60_000}
 
