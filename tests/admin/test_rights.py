@@ -44,7 +44,7 @@ from mangonel.websessions import WebSessions
 httpx = pytest.importorskip("httpx")
 
 # Some hundred requests each.
-pytestmark = pytest.mark.enough(2)
+pytestmark = pytest.mark.enough(1)
 
 
 class Pin(Embedded):

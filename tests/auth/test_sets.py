@@ -34,6 +34,7 @@ def keep_primary(server: Server) -> None:
         client.admin.command("replSetReconfig", config)
 
 
+@pytest.mark.no_sample
 def test_reads_and_writes_of_a_user_go_to_every_member_of_a_set_with_a_key_file(
     face: Face, guarded_set: Server
 ) -> None:

@@ -28,8 +28,8 @@ FILES = {
 
 # In one process, and without the plugins that are installed: both cost more to start than most of the files do.
 @pytest.mark.timeout(900)
-@pytest.mark.plays_a_sample
-def test_the_blocking_face_passes_its_own_tests_under_gevent(request: pytest.FixtureRequest) -> None:
+@pytest.mark.no_sample
+def test_the_blocking_face_passes_its_own_tests_under_gevent() -> None:
     command = [
         sys.executable,
         "-c",
@@ -44,7 +44,6 @@ def test_the_blocking_face_passes_its_own_tests_under_gevent(request: pytest.Fix
     ]
     command += [f"tests/{folder}/test_{name}.py" for folder, names in FILES.items() for name in names.split()]
     command += ["-k", BLOCKING]
-    command += [option for option in ("--sample", "--rest") if request.config.getoption(option)]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=880)
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-1000:]

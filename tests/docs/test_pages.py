@@ -33,6 +33,7 @@ def python_blocks(page):
     return [block for block in blocks(page) if block.language == "python"]
 
 
+@pytest.mark.enough(4)
 @pytest.mark.parametrize("page", [page for page in PAGES if python_blocks(page)], ids=name_of)
 def test_code_of_a_page_runs(page, server, databases, tmp_path):
     code = [dataclasses.asdict(block) for block in python_blocks(page) if is_played(block)]

@@ -84,6 +84,7 @@ def test_each_operation_takes_one_message_and_a_second_batch_or_a_file_two(count
     assert sends == {name: ROUND_TRIPS[name] * TIMES for name in sends}
 
 
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("face", ["blocking", "asyncio"])
 def test_no_operation_takes_more_messages_than_pymongos(counted, face):
     pytest.importorskip("pymongo", reason="PyMongo, which is compared with, is not installed")

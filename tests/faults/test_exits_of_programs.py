@@ -229,7 +229,7 @@ def database(server: Server) -> Iterator[str]:
         client.drop_database("exits")
 
 
-@pytest.mark.enough(6)
+@pytest.mark.enough(4)
 @pytest.mark.parametrize(("face", "name"), CASES, ids=[f"{face}: {name}" for face, name in CASES])
 def test_a_program_exits_silently_whatever_it_leaves(
     face: str, name: str, server: Server, database: str

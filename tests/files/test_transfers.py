@@ -190,6 +190,7 @@ def killed(line: str, database: Any, path: Path, calls: int) -> None:
     assert subprocess.run(command, timeout=100, check=False).returncode == -signal.SIGKILL
 
 
+@pytest.mark.no_sample
 @pytest.mark.parametrize("ending", KILLED_ENDINGS)
 def test_a_killed_export_goes_on_with_the_parts_that_are_not_complete(
     database: Any, tmp_path: Path, ending: str

@@ -82,6 +82,7 @@ def test_a_contender_against_itself_holds_1_in_95_of_100_cells():
     assert held >= 0.95 * 60
 
 
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("rounds", [3, 5, 10])
 def test_intervals_of_few_rounds_cover_as_often_as_they_say(rounds):
     source = random.Random(rounds)

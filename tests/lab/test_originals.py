@@ -99,7 +99,7 @@ def bench(server, database_name):
     return make
 
 
-@pytest.mark.enough(3)
+@pytest.mark.enough(2)
 @pytest.mark.parametrize(
     ("name", "kind"), [*((name, "original-c-silent") for name in NAMES), ("mangonel-asyncio", "original-a")]
 )

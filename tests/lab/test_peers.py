@@ -36,7 +36,7 @@ def task_of(bench_of: Any, server: Any, database_name: str) -> Iterator[Any]:
 
 
 # Django is set up once in a process, and other tests do that.
-@pytest.mark.enough(3)
+@pytest.mark.enough(2)
 @pytest.mark.parametrize("contender", [each.id for each in PEERS if not each.id.startswith("django-")])
 def test_known_visitors_are_shown_what_they_stored(contender: str, task_of: Any) -> None:
     for kind in ("new", "reads", "writes"):

@@ -25,9 +25,8 @@ def test_mypy_accepts_the_samples_and_reports_each_wrong_use() -> None:
     assert {line for _, line in found} == wrong_lines()
 
 
-@pytest.mark.parametrize(
-    "checker", [basedpyright, pytest.param(pyright, marks=[pytest.mark.no_sample, pytest.mark.timeout(900)])]
-)
+@pytest.mark.no_sample
+@pytest.mark.parametrize("checker", [basedpyright, pytest.param(pyright, marks=pytest.mark.timeout(900))])
 def test_pyright_accepts_the_samples_and_reports_each_wrong_use(
     checker: Callable[[], list[str]], tmp_path: Path
 ) -> None:

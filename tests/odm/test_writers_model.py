@@ -51,6 +51,7 @@ def other(server: Server, db: Connection) -> Iterator[OtherProcess]:
     made.close()
 
 
+@pytest.mark.enough(3)
 @pytest.mark.parametrize("model", [Plain, Counted])
 @pytest.mark.parametrize("machine", [Machine, TransactionMachine])
 def test_whatever_writers_do_no_change_is_lost_doubled_or_different(

@@ -67,6 +67,7 @@ def test_pip_builds_without_debug_information_and_make_with_it() -> None:
 
 
 @builds
+@pytest.mark.no_sample
 @pytest.mark.timeout(600)
 def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "clean", with_pip=True)
@@ -92,6 +93,7 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> 
 
 
 @builds
+@pytest.mark.no_sample
 @pytest.mark.timeout(600)
 def test_the_wheel_carries_the_licences_and_the_bill_of_materials(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
@@ -108,6 +110,7 @@ def test_the_wheel_carries_the_licences_and_the_bill_of_materials(wheel: Path) -
 
 
 @builds
+@pytest.mark.no_sample
 @pytest.mark.timeout(600)
 def test_an_installation_without_bytecode_takes_less_than_8_mb(wheel: Path, tmp_path: Path) -> None:
     if (strip := shutil.which("strip")) is None:

@@ -200,6 +200,7 @@ def test_workers_of_xdist_have_databases_of_their_own_on_one_server(
         assert names.isdisjoint(client.list_database_names())
 
 
+@pytest.mark.no_sample
 def test_each_worker_of_xdist_starts_one_server_for_all_of_its_tests(run: Run, tmp_path: Path) -> None:
     finished = run(
         """

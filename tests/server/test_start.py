@@ -109,7 +109,7 @@ def test_dbpath_keeps_data_and_ports_and_is_refused_to_another_kind_of_deploymen
         server.start(other, dbpath=tmp_path / "data")
 
 
-@pytest.mark.enough(1)
+@pytest.mark.no_sample
 @pytest.mark.parametrize("auth", [None, ("ada", "x")], ids=["open", "with a user"])
 def test_kept_data_starts_again_after_a_start_that_was_broken_off(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, auth: tuple[str, str] | None

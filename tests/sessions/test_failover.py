@@ -79,6 +79,7 @@ async def follow_async(stream: Any) -> list[int]:
     return numbers
 
 
+@pytest.mark.no_sample
 @pytest.mark.timeout(180)
 def test_no_change_is_lost_or_doubled_when_primaries_are_killed(trio: Server) -> None:
     database = "changes"

@@ -153,6 +153,7 @@ def killable(
         yield server.uri.replace("/?", "/killed?") + "&durable=1", server.members[0].kill, again
 
 
+@pytest.mark.enough(2)
 @pytest.mark.each_once("name", "is_secure")
 @pytest.mark.parametrize("is_secure", [False, True], ids=["in the clear", "over TLS"])
 @pytest.mark.parametrize("name", ["redis", "mysql", "postgresql", "mongodb"])
@@ -335,7 +336,7 @@ class Bystander(tornado.web.RequestHandler):
         self.write("ok")
 
 
-@pytest.mark.enough(3)
+@pytest.mark.enough(2)
 @pytest.mark.parametrize(
     "name", ["mongodb", "redis", "memcached", "mysql", "postgresql", "directory", "sqlite"]
 )

@@ -71,6 +71,7 @@ async def loaded(load: Callable[[RequestView], Any]) -> None:
         await answer
 
 
+@pytest.mark.enough(3)
 @pytest.mark.parametrize("name", [*ENGINES, "mongodb"])
 async def test_both_sides_of_a_store_put_and_get_over_tls(
     name: str, secure_url: Callable[[str], str]
