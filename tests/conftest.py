@@ -21,12 +21,13 @@ import pytest
 from hypothesis import settings
 
 import mangonel.server
+from mangonel.engines.programs import install_together
 from mangonel.gridfs import _opening
 from mangonel.server import Server, start
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tools import browser, sampling, side_by_side, target, workers
+from tools import browser, needed, sampling, side_by_side, target, workers
 from tools.closing import ClosingLines, Progress
 from tools.scripted_server import ScriptedServer
 from tools.spec_table import SpecTable
@@ -89,8 +90,10 @@ def pytest_collection_modifyitems(
         side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).as_posix())
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Freeze the collected tests, so that the many tests that collect garbage do not visit them."""
+    if session.config.getoption("--sample") and workers.asked_for(session.config):
+        install_together(needed.OF_THE_SAMPLE)
     gc.freeze()
     gc.enable()
     # The end of the interpreter frees everything: extension modules report what is left as leaked.

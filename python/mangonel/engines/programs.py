@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 # The Debian package of each program.
@@ -55,8 +55,7 @@ def find_program(name: str) -> str:
     Raises:
         Missing: the program was not found.
     """
-    names = (name, *STAND_INS.get(name, ()))
-    found = next((path for each in names if (path := _look_for(each)) is not None), None)
+    found = _look_for_any(name)
     if found is None and os.environ.get(WISH):
         problem = _install(PACKAGES[name])
         found = _look_for(name)
@@ -65,6 +64,13 @@ def find_program(name: str) -> str:
     if found is None:
         raise Missing(f"{name} is not installed; Debian's package is {PACKAGES[name]}")
     return found
+
+
+def install_together(names: Iterable[str]) -> None:
+    """Install the packages of the missing programs in one go, if that is allowed; `find_program` tells what failed."""
+    missing = sorted({PACKAGES[name] for name in names if _look_for_any(name) is None})
+    if missing and os.environ.get(WISH):
+        _install(*missing)
 
 
 def has_program(name: str) -> bool:
@@ -97,6 +103,11 @@ def installing_alone() -> Iterator[None]:
         yield
 
 
+def _look_for_any(name: str) -> str | None:
+    names = (name, *STAND_INS.get(name, ()))
+    return next((path for each in names if (path := _look_for(each)) is not None), None)
+
+
 def _look_for(name: str) -> str | None:
     found = shutil.which(name)
     if found is None:
@@ -108,8 +119,8 @@ def _look_for(name: str) -> str | None:
     return found
 
 
-def _install(package: str) -> str:
-    """Install a Debian package; return the error message, "" on success."""
+def _install(*packages: str) -> str:
+    """Install Debian packages; return the error message, "" on success."""
     apt = shutil.which("apt-get")
     if apt is None:
         return "this system has no apt-get"
@@ -121,7 +132,7 @@ def _install(package: str) -> str:
         prefix = [sudo, "-n", "-E"]
     # RUNLEVEL=1 keeps the package's own service, on its usual port, from starting.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    install = [*prefix, apt, "install", "-y", "-qq", "--no-install-recommends", package]
+    install = [*prefix, apt, "install", "-y", "-qq", "--no-install-recommends", *packages]
     with installing_alone():
         for command in (install, [*prefix, apt, "update", "-qq"], install):
             try:
