@@ -137,14 +137,25 @@ WRITERS = "writers"
 """The name by which the server knows the connections of `write_beside`."""
 
 
+def another_id(chosen: random.Random) -> Any:
+    """Return the id of a document that a writer inserts."""
+    return chosen.choice([f"p{chosen.random()}", -chosen.random(), {"p": chosen.random()}, ObjectId()])
+
+
 def write_beside(uri: str, name: str) -> None:
-    """Insert, change and delete by 20 threads until this process is ended."""
+    """Insert, change and delete by 20 threads until this process is ended, or one of them fails."""
+
+    def fail(failed: threading.ExceptHookArgs) -> None:
+        threading.__excepthook__(failed)
+        os._exit(1)
+
+    threading.excepthook = fail
 
     def write(seed: int) -> None:
         chosen = random.Random(seed)
         pause = threading.Event()
         while True:
-            id = chosen.choice([f"p{chosen.random()}", -chosen.random(), {"p": chosen.random()}, ObjectId()])
+            id = another_id(chosen)
             rows.insert_one({"_id": id, "n": -1})
             place = chosen.randrange(COUNT // 5) * 5
             rows.update_one({"_id": place}, {"$set": {"pad": "x" * chosen.randrange(200)}})
@@ -163,6 +174,9 @@ def write_beside(uri: str, name: str) -> None:
 @contextlib.contextmanager
 def writers(database: Any) -> Iterator[None]:
     """Write beside a block, whose reads have to filter by `STAYS`."""
+    # Those before these were killed, and used the same ids.
+    database.rows.delete_many({"n": -1})
+    database.rows.update_many({"pad": {"$exists": True}}, {"$unset": {"pad": ""}})
     process = subprocess.Popen([sys.executable, __file__, os.environ["MANGONEL_URI"], database.name])
     try:
         # They write.

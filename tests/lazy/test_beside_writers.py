@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.data_engines.common import COUNT, STAYS, documents, expected, shown, writers
+from tests.data_engines.common import COUNT, STAYS, another_id, documents, expected, shown, writers
 
 from mangonel import MongoClient
 from mangonel.bson import ObjectId
@@ -67,3 +68,17 @@ def test_rows_beside_writers_are_those_of_find(rows: Any, read: Any, parallel: i
     wanted = sorted((*row[:-1], mixed if isinstance(mixed, str) else None) for row, mixed in kept)
     assert len(found) == len(wanted) == COUNT
     assert [pair for pair in zip(found, wanted, strict=True) if pair[0] != pair[1]][:3] == []
+
+
+def test_writers_begin_again_behind_those_that_were_killed(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANGONEL_URI", server.uri)
+    with MongoClient[Any](server.uri) as client:
+        database = client[f"twice_{uuid.uuid4().hex[:8]}"]
+        places: list[Any] = [{"_id": place} for place in range(0, COUNT, 5)]
+        left = [{"_id": another_id(random.Random(seed)), "n": -1, "pad": "x"} for seed in range(20)]
+        database.rows.insert_many(places + left)
+        with writers(database):
+            assert database.rows.count_documents({"pad": {"$exists": True}}) > 0
+        client.drop_database(database.name)
