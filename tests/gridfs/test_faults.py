@@ -255,3 +255,17 @@ def test_an_interrupt_inside_a_receive_ends_the_connection_instead_of_waiting_fo
         assert rows.find_one() == {"_id": 1}
         assert pool_sizes(client)[1:] == (0, 0, 0)
         client.drop_database(database_name)
+
+
+def test_the_limit_of_an_upload_is_for_all_of_its_commands(
+    face: Any, standalone: Server, fail: Callable[..., None]
+) -> None:
+    client = face.client(standalone.uri, timeoutMS=2000)
+    bucket = face.bucket_class(client["gridfs_limit"])
+    face.wait(bucket.upload_from_stream("first", b"x"))
+    # Each of both inserts has time enough, and they follow each other.
+    fail("insert", times=2, blockConnection=True, blockTimeMS=1300)
+    with pytest.raises(PyMongoError) as caught:
+        face.wait(bucket.upload_from_stream("second", b"x"))
+    assert caught.value.timeout
+    face.wait(client.drop_database("gridfs_limit"))

@@ -33,7 +33,7 @@ class Gap:
 
     @property
     def is_chance(self) -> bool:
-        """Whether timing decides if the case passes, so that passing is no error."""
+        """Whether timing decides if the case passes, so that it is not played."""
         return self.reason.startswith("by chance")
 
     def is_about(self, case: Case, face: str, deployment: str) -> bool:
