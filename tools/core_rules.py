@@ -3,6 +3,7 @@
 - Each cell that only the GIL guards, and each unsafe claim that a type may be shared, is listed below with its reason.
   `gil_used = false` may be declared once both tables are empty: every row describes a race between two threads.
 - The dict layout is refused at compile time on interpreters whose dicts have locks of their own.
+- No thread waits for a condition: it would take the lock without the GIL, and a forked child could find it taken.
 - Each function that Python calls has `#[entries]`, and each class that holds references has a guard: a daemon thread
   that the interpreter ends must not be unwound through Rust's frames.
 
@@ -115,6 +116,12 @@ def unnamed(sources: dict[str, str]) -> Iterator[str]:
         yield f"{place}: expected a cell that the lock guards, got a static mut"
 
 
+def waiting(sources: dict[str, str]) -> Iterator[str]:
+    """Yield places where a thread takes a lock without the GIL, which a fork by another thread could leave taken."""
+    for place in named(sources, r"\b(Condvar|Barrier|RwLock)\b"):
+        yield f"{place}: expected a look at the state again after a sleep without the GIL, got a wait for a lock"
+
+
 def unguarded(sources: dict[str, str]) -> Iterator[str]:
     """Yield functions and classes without the guard against unwinding a thread through Rust."""
     for path, source in sources.items():
@@ -151,7 +158,7 @@ def problems() -> list[str]:
         path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(SOURCES.rglob("*.rs"))
     }
-    found = [*unnamed(sources), *unguarded(sources), *blind(sources)]
+    found = [*unnamed(sources), *waiting(sources), *unguarded(sources), *blind(sources)]
     if "#ifdef Py_GIL_DISABLED\n#error" not in (SOURCES.parent / "layout.c").read_text(encoding="utf-8"):
         found.append("layout.c: expected an #error where Py_GIL_DISABLED is defined, got none")
     return found

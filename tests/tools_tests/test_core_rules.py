@@ -37,6 +37,11 @@ def test_what_the_lock_guards_without_a_name_is_found(rules: ModuleType, source:
     assert any(found.startswith(expected) for found in rules.unnamed({"a.rs": source}))
 
 
+def test_a_wait_that_takes_a_lock_without_the_interpreters_is_found(rules: ModuleType) -> None:
+    assert [*rules.waiting({"a.rs": "told: Condvar,"})]
+    assert not [*rules.waiting({"a.rs": "state: Mutex<State>,"})]
+
+
 def test_a_row_that_names_nothing_is_found(rules: ModuleType) -> None:
     assert len(list(rules.unnamed({}))) == len(rules.CELLS) + len(rules.SHARED)
 

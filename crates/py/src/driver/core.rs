@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mangonel_entries::entries;
@@ -172,8 +172,6 @@ impl Drop for Place {
 pub struct Core {
     _entry: Entry,
     state: Mutex<State>,
-    /// Notified when a thread has told of the deployment's events.
-    pub(super) told: Condvar,
     /// Whether some of its connections may compress; a question that is asked for every message.
     pub(crate) compresses: bool,
     /// The responder of a mechanism that is implemented in Python.
@@ -345,7 +343,6 @@ impl Core {
         Ok(Core {
             _entry: Entry,
             state: Mutex::new(state),
-            told: Condvar::new(),
             compresses,
             responder,
             clock: Arc::new(clock),

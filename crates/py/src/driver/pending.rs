@@ -2,7 +2,6 @@
 //! events to publish.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use mangonel_proto::topology::Address;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use super::core::{Core, KEEP_UP, Role, State};
+use super::core::{Core, KEEP_UP, Role};
 use super::link::Link;
 use super::{events, interpreter};
 
@@ -53,6 +52,9 @@ pub struct DeploymentEvents {
 /// How long a thread waits for another one that is calling the listeners, so that `close()` returns after all
 /// events. Limited, since the other one may be waiting in a listener for something that this one holds.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// How long it waits before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl Pending {
     pub fn followed_by(mut self, mut later: Pending) -> Pending {
@@ -142,7 +144,9 @@ fn tell(core: &Core, py: Python<'_>) {
             Some(teller) if teller == this_thread || Instant::now() >= end => return,
             Some(_) => {
                 drop(state);
-                py.detach(|| wait_for_teller(core, end));
+                // Not for a condition: that takes the lock without the interpreter's, and a child that another thread
+                // forks at this moment would wait for it for ever.
+                py.detach(|| thread::sleep(LOOK_AGAIN));
                 continue;
             }
         };
@@ -151,13 +155,5 @@ fn tell(core: &Core, py: Python<'_>) {
             told.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
         }
         core.lock().deployment_events.teller = None;
-        core.told.notify_all();
     }
-}
-
-/// Waits until no thread is calling the listeners, or until `end`.
-fn wait_for_teller(core: &Core, end: Instant) {
-    let left = end.saturating_duration_since(Instant::now());
-    let is_telling = |state: &mut State| state.deployment_events.teller.is_some();
-    drop(core.told.wait_timeout_while(core.lock(), left, is_telling).unwrap_or_else(PoisonError::into_inner));
 }
