@@ -26,7 +26,7 @@ _MODULES = {
     "_shared.cursors.iteration": "AsyncChanges AsyncIteration BlockingChanges BlockingIteration",
     "_shared.cursors.plain_cursor": "CursorMeta",
     "_shared.sessions.contexts": (
-        "AsyncBinding AsyncSession AsyncTransaction BlockingBinding BlockingSession BlockingTransaction"
+        "AsyncBinding AsyncSession AsyncTransaction BlockingSession BlockingTransaction"
     ),
 }
 _HOMES = {name: f"mangonel.{module}" for module, names in _MODULES.items() for name in names.split()}

@@ -7,6 +7,7 @@ import copy
 import gc
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +15,14 @@ import pytest
 import mangonel.asynchronous.client_session
 import mangonel.client_session
 from mangonel import MongoClient, WriteConcern, errors
+from mangonel._shared.sessions.session import bound_session
+from mangonel._shared.settings import BOUND
 from mangonel.bson import Binary, Int64, Timestamp
 from mangonel.client_session import SessionOptions, TransactionOptions
 from mangonel.read_preferences import ReadPreference
 from sessions.sent import deployment, sent
 from tools.faces import Face
+from tools.interrupts import interrupt, places
 
 
 def test_session_has_one_id_until_it_ends(face: Face, client: Any, collection: Any) -> None:
@@ -225,6 +229,22 @@ def test_session_bound_in_one_thread_is_not_bound_in_another(server: Any, databa
 
         assert session.operation_time == before
     assert session.has_ended
+
+
+def test_an_interrupt_leaves_no_session_bound(server: Any) -> None:
+    with MongoClient(server.uri) as client:
+
+        def act() -> None:
+            with client.start_session().bind() as session:
+                assert bound_session() is session
+
+        folders = (str(Path(mangonel.__file__).parent), __file__)
+        count = places(act, folders)
+        assert count > 5
+        for at in range(1, count + 1):
+            interrupt(act, at, folders)
+            assert bound_session() is None, at
+            assert not BOUND, at
 
 
 def test_session_bound_in_one_task_is_not_bound_in_another(face: Face, client: Any, collection: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _api
-from mangonel._core import BlockingCursor
+from mangonel._core import Binding, BlockingCursor
 from mangonel._light import Any, LateClass
 from mangonel._shared.client.database import _Database
 from mangonel._shared.collection.collection import _Collection
@@ -17,7 +17,7 @@ from mangonel._shared.cursors.command_cursor import _CommandCursor, _RawBatchCom
 from mangonel._shared.cursors.find_cursor import _Cursor, _RawBatchCursor
 from mangonel._shared.cursors.iteration import BlockingChanges, BlockingIteration
 from mangonel._shared.cursors.plain_cursor import CursorMeta
-from mangonel._shared.sessions.contexts import BlockingBinding, BlockingSession, BlockingTransaction
+from mangonel._shared.sessions.contexts import BlockingSession, BlockingTransaction
 from mangonel._shared.sessions.session import _ClientSession
 
 
@@ -67,7 +67,7 @@ Database._plain_class = Database
 
 
 class ClientSession(BlockingSession, _ClientSession):
-    _binding_class = BlockingBinding
+    _binding_class = Binding
     _transaction_class = BlockingTransaction
 
 

@@ -146,7 +146,7 @@ def port_of(owner: Any, name: str) -> Any:
 
 # One entry for each open `bind()` in the process. Without any, no call looks for a bound session, so programs that do
 # not use it do not pay for it.
-BOUND: list[object] = []
+BOUND: list[None] = []
 
 
 def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | None:

@@ -4,6 +4,7 @@ mod answer;
 mod auth;
 mod awaited;
 pub(crate) mod batch;
+mod binding;
 mod chunks;
 mod clock;
 mod core;
@@ -62,6 +63,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BatchCursor>()?;
     module.add_class::<batch::BlockingCursor>()?;
     module.add_class::<batch::AsyncCursorBase>()?;
+    module.add_class::<binding::Binding>()?;
     module.add_class::<waiter::Waiter>()?;
     awaited::register(module)?;
     exchange::register(module)?;

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._shared.sessions.session import _bound
-from mangonel._shared.settings import BOUND
+from mangonel import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,46 +95,21 @@ class AsyncTransaction:
             await ended
 
 
-class _Binding:
-    """Makes its session the session of all operations in a block."""
-
-    def __init__(self, session: _ClientSession, end_session: bool) -> None:
-        self._session = session
-        self._ends_session = end_session
-        self._token: Any = None
-
-    def _bind(self) -> Any:
-        self._token = _bound.set(self._session)
-        BOUND.append(self)
-        return self._session
-
-    def _release(self) -> None:
-        if self._token is not None:
-            BOUND.remove(self)
-            _bound.reset(self._token)
-            self._token = None
-
-
-class BlockingBinding(_Binding):
-    """`with` for a bound session."""
-
-    def __enter__(self) -> Any:
-        return self._bind()
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._release()
-        if self._ends_session:
-            self._session.end_session()
-
-
-class AsyncBinding(_Binding):
+class AsyncBinding:
     """`async with` for a bound session."""
 
+    def __init__(
+        self, session: _ClientSession, variable: Any, blocks: list[None], ends_session: bool
+    ) -> None:
+        self._session = session
+        self._ends_session = ends_session
+        self._block = _core.Binding(session, variable, blocks, False)
+
     async def __aenter__(self) -> Any:
-        return self._bind()
+        return self._block.__enter__()
 
     async def __aexit__(self, *exc_info: object) -> None:
-        self._release()
+        self._block.__exit__()
         if self._ends_session:
             ended: Any = self._session._port.flow(self._session._end_flow())
             await ended

@@ -17,6 +17,7 @@ from mangonel._shared.face_result import FaceResult
 from mangonel._shared.of_this_process import OfThisProcess
 from mangonel._shared.operation import build_operation
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
+from mangonel._shared.settings import BOUND
 from mangonel.errors import (
     ConnectionFailure,
     InvalidOperation,
@@ -187,7 +188,7 @@ class _ClientSession(OfThisProcess):
             >>> with client.start_session() as session, session.bind():
             ...     client.shop.orders.insert_one({"_id": 1})
         """
-        return self._binding_class(self, end_session)
+        return self._binding_class(self, _bound, BOUND, bool(end_session))
 
     # Transactions.
 

@@ -1,0 +1,48 @@
+//! The session that operations of a block use by default: a context variable, so that every task and thread has its own.
+
+use mangonel_entries::entries;
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::thread_end::Entry;
+
+/// One `with` block that binds a session; here and not in Python for the reason that `Limit` has.
+///
+/// `variable`: the context variable. `open`: the list of the open blocks.
+/// `ends`: the session ends with the block.
+#[pyclass(module = "mangonel._core")]
+pub struct Binding {
+    _entry: Entry,
+    session: Py<PyAny>,
+    variable: Py<PyAny>,
+    open: Py<PyList>,
+    ends: bool,
+    token: Option<Py<PyAny>>,
+}
+
+#[entries]
+#[pymethods]
+impl Binding {
+    #[new]
+    fn new(session: Py<PyAny>, variable: Py<PyAny>, open: Py<PyList>, ends: bool) -> Self {
+        Binding { _entry: Entry, session, variable, open, ends, token: None }
+    }
+
+    fn __enter__(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.token = Some(self.variable.call_method1(py, "set", (&self.session,))?);
+        self.open.bind(py).append(py.None())?;
+        Ok(self.session.clone_ref(py))
+    }
+
+    #[pyo3(signature = (*_error))]
+    fn __exit__(&mut self, py: Python<'_>, _error: &Bound<'_, PyTuple>) -> PyResult<()> {
+        if let Some(token) = self.token.take() {
+            self.open.bind(py).del_item(0)?;
+            self.variable.call_method1(py, "reset", (token,))?;
+        }
+        if self.ends {
+            self.session.call_method0(py, "end_session")?;
+        }
+        Ok(())
+    }
+}
