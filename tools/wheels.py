@@ -1,8 +1,10 @@
 """Build the wheels of all systems on this one: `make wheels`, or `tools/wheels.py manylinux-x86_64 --python 3.13`.
 
 zig is the C compiler and linker, except for Windows, where it is MinGW's gcc (apt-get install gcc-mingw-w64-x86-64). So
-neither containers nor other machines are needed. Each wheel is inspected: its name, the C library symbols that it
-needs, its contents. tools/smoke.py, on a machine of its kind, tests whether it runs.
+neither containers nor other machines are needed. Wheels that run on this machine are compiled by a profile of the
+driver's usual work (tools/training.py), which needs `rustup component add llvm-tools`; the others are compiled without.
+Each wheel is inspected: its name, the C library symbols that it needs, its contents. tools/smoke.py, on a machine of
+its kind, tests whether it runs.
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ TARGETS = {
     "windows": Target("x86_64-pc-windows-gnu", "", "win_amd64"),
 }
 
+# What is not played in training is compiled for speed too, not for size.
+FOR_SPEED = "-Cllvm-args=-pgso=false"
+UNKNOWN = "no profile data available"
 MINGW = "x86_64-w64-mingw32"
 # Libraries that every Windows from 10 on has, or that belong to Python.
 WINDOWS_LIBRARIES = re.compile(
@@ -74,17 +79,17 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.targets) - TARGETS.keys():
         parser.error(f"expected targets of {', '.join(TARGETS)}, got {', '.join(sorted(unknown))}")
-    headers = dict(find_headers(options.python or MINORS))
+    interpreters = dict(find_interpreters(options.python or MINORS))
     is_good = True
     for minor in options.python or MINORS:
-        if minor not in headers:
+        if minor not in interpreters:
             # Without headers, the wheel would silently be built without the dict layout, half as fast.
             print(f"{minor}: not built, no interpreter of it with headers is on this machine")
             is_good = is_good and not options.python
             continue
         for name in options.targets or TARGETS:
             try:
-                wheel = build(TARGETS[name], minor, headers[minor], options.out.resolve())
+                wheel = make(TARGETS[name], minor, interpreters[minor], options.out.resolve())
                 print(
                     f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB, {'; '.join(look_at(wheel, TARGETS[name]))}"
                 )
@@ -94,8 +99,20 @@ def main() -> int:
     return 0 if is_good else 1
 
 
-def find_headers(minors: list[str] | tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the versions whose interpreter has headers here, with the folder of the headers."""
+class Interpreter(NamedTuple):
+    """A version of CPython on this machine.
+
+    Args:
+        path: its program.
+        headers: the folder of its headers.
+    """
+
+    path: str
+    headers: str
+
+
+def find_interpreters(minors: list[str] | tuple[str, ...]) -> Iterator[tuple[str, Interpreter]]:
+    """Yield the versions whose interpreter has headers here, with that interpreter."""
     ask = "import os, sysconfig; f = sysconfig.get_path('include'); print(f if os.path.exists(f + '/Python.h') else '')"
     for minor in minors:
         installed = sorted(Path.home().glob(f".pyenv/versions/{minor}.*/bin/python3"))
@@ -105,11 +122,50 @@ def find_headers(minors: list[str] | tuple[str, ...]) -> Iterator[tuple[str, str
             # pyenv has a command for every version, and refuses those that are not selected.
             said = subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, check=False)
             if said.returncode == 0 and said.stdout.strip():
-                yield minor, said.stdout.strip()
+                yield minor, Interpreter(interpreter, said.stdout.strip())
                 break
 
 
-def build(target: Target, minor: str, headers: str, out: Path) -> Path:
+def make(target: Target, minor: str, interpreter: Interpreter, out: Path) -> Path:
+    """Return the new wheel, compiled by a profile if it runs here."""
+    if not target.triple.endswith("linux-gnu") or target.triple != host():
+        return build(target, minor, interpreter.headers, out)
+    with tempfile.TemporaryDirectory() as folder:
+        profile = train(target, minor, interpreter, Path(folder))
+        flags = f"-Cprofile-use={profile} {FOR_SPEED} -Cllvm-args=-pgo-warn-missing-function"
+        return build(target, minor, interpreter.headers, out, RUSTFLAGS=flags)
+
+
+def host() -> str:
+    """Return Rust's name of this machine."""
+    said = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
+    return said.partition("host: ")[2].splitlines()[0]
+
+
+def train(target: Target, minor: str, interpreter: Interpreter, folder: Path) -> Path:
+    """Return the profile of the usual work, from a build that counts its branches.
+
+    zig cannot link such a build, so the system's compiler does. All else is as for the wheel: the profile finds a
+    function by its name, which depends on how cargo is called.
+    """
+    linker = f"CARGO_TARGET_{target.triple.upper().replace('-', '_')}_LINKER"
+    environment = {"RUSTFLAGS": f"-Cprofile-generate {FOR_SPEED}", linker: "cc"}
+    counting = target._replace(policy="linux", tag="linux")
+    wheel = build(counting, minor, interpreter.headers, folder, **environment)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "unpacked")
+    counts, profile = folder / "counts", folder / "usual.profdata"
+    where = {"PYTHONPATH": str(folder / "unpacked"), "LLVM_PROFILE_FILE": f"{counts}/%p.profraw"}
+    run(interpreter.path, "tools/training.py", **where)
+    root = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout
+    merge = Path(root.strip(), "lib/rustlib", target.triple, "bin/llvm-profdata")
+    if not merge.exists():
+        raise Problem(f"expected {merge}, which is not there: rustup component add llvm-tools")
+    run(str(merge), "merge", "-o", str(profile), str(counts))
+    return profile
+
+
+def build(target: Target, minor: str, headers: str, out: Path, **environment: str) -> Path:
     """Return the new wheel."""
     out.mkdir(parents=True, exist_ok=True)
     abi = "cp" + minor.replace(".", "")
@@ -121,7 +177,9 @@ def build(target: Target, minor: str, headers: str, out: Path) -> Path:
         raise Problem(f"expected {MINGW}-gcc, which is not installed: apt-get install gcc-mingw-w64-x86-64")
     if target.policy:
         command += ["--compatibility", target.policy]
-    said = run(*command, MANGONEL_PYTHON_HEADERS=headers)
+    said = run(*command, MANGONEL_PYTHON_HEADERS=headers, **environment)
+    if unknown := said.count(UNKNOWN):
+        raise Problem(f"expected the profile to name all functions, got one that lacks {unknown}")
     if "dicts go through the C API" in said:
         raise Problem(f"expected the headers in {headers} to have the known dict layout, got others")
     wheels = [path for path in out.glob(f"*-{abi}-{abi}-*.whl") if target.tag in path.stem]

@@ -1,4 +1,7 @@
-"""A wheel counts only when `auditwheel` confirms what it promises. No wheel is built for that."""
+"""A wheel counts only when `auditwheel` confirms what it promises; what runs here is compiled by a profile.
+
+No wheel is built for that.
+"""
 
 from __future__ import annotations
 
@@ -105,3 +108,79 @@ def test_a_wheel_for_windows_that_asks_for_more_is_refused(
 ) -> None:
     with pytest.raises(wheels.Problem, match=f"got {name}$"):
         look_at_windows(wheels, wheel, monkeypatch, objdump("KERNEL32.dll", name))
+
+
+HOST, FOREIGN = "manylinux-x86_64", ("manylinux-aarch64", "musllinux-x86_64", "macos")
+
+
+class Builds:
+    """What `make` runs: programs that leave what the next one reads."""
+
+    def __init__(self, complaint: str = "") -> None:
+        self.complaint = complaint
+        self.calls: list[tuple[str, dict[str, str]]] = []
+
+    def run(self, *command: str, **environment: str) -> str:
+        self.calls.append((Path(command[0]).name, environment))
+        if command[0] != "maturin":
+            return ""
+        tag = "linux_x86_64" if command[-1] == "linux" else command[-1] + "_x86_64"
+        out = Path(command[command.index("--out") + 1])
+        with zipfile.ZipFile(out / f"mangonel-0.1.0-cp313-cp313-{tag}.whl", "w") as archive:
+            archive.writestr("mangonel/_core.so", "")
+        return self.complaint if "-Cprofile-use" in environment.get("RUSTFLAGS", "") else ""
+
+
+@pytest.fixture
+def make(
+    wheels: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[str, Builds], Path]:
+    """Make a target's wheel on a machine that is a Linux on x86-64, by programs that only leave files."""
+    tool = tmp_path / "lib/rustlib/x86_64-unknown-linux-gnu/bin/llvm-profdata"
+    tool.parent.mkdir(parents=True)
+    tool.touch()
+    monkeypatch.setattr(wheels, "host", lambda: "x86_64-unknown-linux-gnu")
+    told = subprocess.CompletedProcess((), 0, f"{tmp_path}\n", "")
+    monkeypatch.setattr(wheels.subprocess, "run", lambda *words, **options: told)
+
+    def play(target: str, builds: Builds) -> Path:
+        monkeypatch.setattr(wheels, "run", builds.run)
+        interpreter = wheels.Interpreter("/usr/bin/python3.13", "/usr/include/python3.13")
+        path: Path = wheels.make(wheels.TARGETS[target], "3.13", interpreter, tmp_path / "out")
+        return path
+
+    return play
+
+
+def test_what_runs_here_is_built_to_count_played_and_built_by_the_counts(
+    make: Callable[[str, Builds], Path],
+) -> None:
+    builds = Builds()
+    assert make(HOST, builds).name == "mangonel-0.1.0-cp313-cp313-manylinux_2_17_x86_64.whl"
+    (_, counting), (_, played), _, (_, used) = builds.calls
+    assert [name for name, _ in builds.calls] == ["maturin", "python3.13", "llvm-profdata", "maturin"]
+    assert "-Cprofile-generate" in counting["RUSTFLAGS"]
+    assert counting["CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER"] == "cc"
+    assert played.keys() == {"PYTHONPATH", "LLVM_PROFILE_FILE"}
+    assert "usual.profdata" in used["RUSTFLAGS"]
+    assert "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER" not in used
+
+
+@pytest.mark.parametrize("target", FOREIGN)
+def test_what_does_not_run_here_is_built_without_a_profile(
+    wheels: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
+) -> None:
+    built: list[tuple[object, ...]] = []
+    monkeypatch.setattr(wheels, "host", lambda: "x86_64-unknown-linux-gnu")
+    monkeypatch.setattr(wheels, "build", lambda *words: built.append(words))
+    interpreter = wheels.Interpreter("/usr/bin/python3.13", "/usr/include/python3.13")
+    wheels.make(wheels.TARGETS[target], "3.13", interpreter, tmp_path)
+    assert built == [(wheels.TARGETS[target], "3.13", interpreter.headers, tmp_path)]
+
+
+def test_a_profile_of_other_sources_is_refused(
+    wheels: ModuleType, make: Callable[[str, Builds], Path]
+) -> None:
+    complaint = f"warning: {wheels.UNKNOWN} for function a\nwarning: {wheels.UNKNOWN} for function b\n"
+    with pytest.raises(wheels.Problem, match="got one that lacks 2"):
+        make(HOST, Builds(complaint))
