@@ -218,6 +218,32 @@ def test_a_duplicate_in_a_transaction_is_an_error_at_once(
     assert times == 1
 
 
+CHANGES: dict[str, Callable[[Any], list[Any]]] = {
+    "pipeline": lambda model: [set_(model.n, model.n + 1)],
+    "indexed": lambda model: [set_(model.mail, "a"), inc(model.n)],
+}
+
+
+@pytest.mark.parametrize("changes", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("model", [Plain, Soft, Child])
+def test_an_update_that_could_collide_itself_changes_what_the_other_program_inserted(
+    model: Any, changes: Callable[[Any], list[Any]], db: Connection, face: Any
+) -> None:
+    face.call(model, "sync_indexes")
+    rows = db.client[db.name][PLACE]
+    theirs = {"_id": 1, "mail": "a", "n": 5, **({"_cls": "Child"} if model is Child else {})}
+
+    def upsert() -> Any:
+        return face.call(model.find(model.mail == "a"), "update", *changes(model), upsert=True)
+
+    assert beside(db, upsert, lambda: rows.insert_one(dict(theirs))) == 1
+    assert [(row["_id"], row["n"]) for row in rows.find()] == [(1, 6)]
+    rows.delete_many({})
+    assert upsert() == 1
+    assert upsert() == 1
+    assert [row["mail"] for row in rows.find()] == ["a"]
+
+
 def test_an_update_that_collides_itself_is_not_sent_again(db: Connection, face: Any) -> None:
     face.call(Child, "sync_indexes")
     face.save(Child(mail="a"), Child(mail="b"), Child(mail="c", n=100))

@@ -71,15 +71,18 @@ async def update_beside_flow(
         DuplicateKeyError: a document collides with one that does not match.
     """
     collection = request.collection
+    repeats = keywords["upsert"] and not in_transaction(request)
+
+    async def finds_flow() -> bool:
+        found = collection.find(query, projection={"_id": 1}, limit=1, **request.session)
+        return bool(await found._to_list_flow(None))
+
+    # An update of such fields could collide too, so one that inserts is sent as such.
+    inserts = bool(repeats and _may_collide(query, change) and not await finds_flow())
     try:
-        return await update_all_flow(collection, query, change, keywords)
+        return await update_all_flow(collection, of_none(query) if inserts else query, change, keywords)
     except DuplicateKeyError as error:
-        if not keywords["upsert"] or in_transaction(request) or not _is_of_insert(error, change):
-            raise
-        found = await collection.find(query, projection={"_id": 1}, limit=1, **request.session)._to_list_flow(
-            None
-        )
-        if not found:
+        if not repeats or not (inserts or _is_of_insert(error, change)) or not await finds_flow():
             raise
         return await update_all_flow(collection, query, change, {**keywords, "upsert": False})
 
@@ -98,8 +101,13 @@ def of_none(query: dict[str, Any]) -> dict[str, Any]:
 def _is_of_insert(error: DuplicateKeyError, update: Any) -> bool:
     """Whether only an insert can have collided, so that nothing is changed: the update sets no field of the index."""
     keys = (error.details or {}).get("keyPattern")
-    if not keys or isinstance(update, list):
-        return False
+    return bool(keys) and not _may_collide(keys, update)
+
+
+def _may_collide(names: Any, update: Any) -> bool:
+    """Whether an update may change one of these fields in a document that exists: those of an index, or of a filter."""
+    if isinstance(update, list):
+        return True
     paths = [path for operator, group in update.items() if operator != "$setOnInsert" for path in group]
     paths += update.get("$rename", {}).values()
-    return not {path.partition(".")[0] for path in paths} & {key.partition(".")[0] for key in keys}
+    return bool({path.partition(".")[0] for path in paths} & {name.partition(".")[0] for name in names})

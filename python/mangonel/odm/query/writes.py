@@ -56,8 +56,8 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
         Raises:
             OperationFailure: the server refused.
-            DuplicateKeyError: a document collides with another one. With `upsert` and a pipeline, or a change of the
-                indexed field, it may be one that another program has just inserted: send the update again.
+            DuplicateKeyError: a document collides with another one. With `upsert` and a change of an indexed field that
+                the query does not name, it may be one that another program has just inserted: send the update again.
             DanglingReference: the target of a reference with `on_delete="deny"` is gone. The references were put back.
 
         Example:
