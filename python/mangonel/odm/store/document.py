@@ -474,7 +474,8 @@ class Document(Base, DocumentTwins):
 
         Raises:
             StaleDocument: a stored document has another version; with `ordered=False` the others are stored.
-            BulkWriteError: some were not stored.
+            BulkWriteError: some were not stored; `not_stored` of this and of the driver's other errors lists those that
+                were not, or may not be. The others count as saved.
             DanglingReference: references with `on_delete="deny"` lead to nothing; the other documents are stored.
 
         Example:
