@@ -46,9 +46,9 @@ def test_ids_are_256_bits_from_the_systems_generator(monkeypatch: pytest.MonkeyP
     counts = Counter("".join(token[:42] for token in tokens))
     expected = 42 * len(tokens) / ALPHABET
     chi_square = sum((counts[symbol] - expected) ** 2 / expected for symbol in counts)
-    # 63 degrees of freedom: 130 is beyond the 99.9999 % quantile.
+    # 63 degrees of freedom: a fair generator exceeds 200 once in 10^15 runs.
     assert len(counts) == ALPHABET
-    assert chi_square < 130
+    assert chi_square < 200
 
 
 async def test_ids_mean_nothing() -> None:
@@ -66,7 +66,8 @@ async def test_the_cookies_name_tells_nothing_about_the_software() -> None:
     """Requirement 3."""
     browser = Site().browser()
     await browser.store(a=1)
-    text = repr(browser.last_headers).lower()
+    # Without the random id, which may spell any name.
+    text = repr(browser.last_headers).replace(token_of(browser.cookie), "").lower()
     assert "__host-sid=" in text
     for name in ("mangonel", "tornado", "python", "flask", "starlette", "sessionid"):
         assert name not in text
