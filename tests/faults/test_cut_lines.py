@@ -23,7 +23,10 @@ from tools.faces import pool_sizes
 from tools.proxy import LineProxy
 
 SECONDS = float(os.environ.get("MANGONEL_CUT_SECONDS", "120"))
-SEED = int(os.environ.get("MANGONEL_CUT_SEED", "0")) or random.randrange(1 << 32)
+# In CI the troubles are the same each time, as hypothesis' cases are; where they meet the work differs still.
+SEED = int(os.environ.get("MANGONEL_CUT_SEED", "0")) or (
+    1_559_174_261 if "CI" in os.environ else random.randrange(1 << 32)
+)
 # The test means something only if lines broke under work that was going on: so many answers of each face.
 ANSWERS = 2 * SECONDS
 THREADS, TASKS = 6, 16
