@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from mangonel.server.process import free_port
+from tools.held_port import held_port, port_of
 
 PASSWORD = "mangonel"
 
@@ -30,13 +30,13 @@ class Site:
         self.database = database
         self.url = ""
         self._arguments = ["--rate", "0", *arguments]
+        self._held = held_port()
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, port: int | None = None) -> None:
-        """Start it, and return when it listens. While it is down, no connection of others takes its port."""
-        port = free_port() if port is None else port
+    def start(self) -> None:
+        """Start it, and return when it listens: each time on the same port, which no other program takes meanwhile."""
         command = [sys.executable, "-m", "mangonel", "demo", self.uri, "--database", self.database]
-        command += ["--port", str(port), *self._arguments]
+        command += ["--port", str(port_of(self._held)), *self._arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.url = self._process.stdout.readline().strip().rstrip("/")
@@ -71,6 +71,7 @@ class Site:
     def __exit__(self, *error: object) -> None:
         if self._process is not None:
             self._end(signal.SIGKILL)
+        self._held.close()
 
 
 class Visitor:

@@ -201,10 +201,9 @@ def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are
         killed = deployment.wait_for_primary()
         killed.kill()
         wait_for(40)
-        port = site.port
         site.kill()
         page.locator('#state[data-state="reconnecting"]').wait_for()
-        site.start(port)
+        site.start()
         wait_for(40)
         killed.restart()
         wait_for(20)

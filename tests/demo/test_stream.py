@@ -143,10 +143,9 @@ def test_a_browser_that_comes_back_to_another_process_gets_what_it_missed(
     write(shop, "before", 1)
     page = Page()
     asyncio.run(visit(page, 1))
-    port = site.port
     site.kill()
     missed = write(shop, "while no process served", 1500)
-    site.start(port)
+    site.start()
     asyncio.run(visit(page, 1500))
     assert page.states == 1
     assert page.events == missed

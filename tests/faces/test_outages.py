@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from mangonel.server import start
 from tools.faces import EMPTY, TIMEOUT, Face, connections_of, eventually, found, in_the_end, pool_sizes
+from tools.held_port import held_port, port_of
 from tools.proxy import LineProxy
 from tools.scripted_server import Hang, Reply, Request, ScriptedServer
 
@@ -24,11 +24,8 @@ def test_a_server_that_is_down_is_named_with_the_reason(face: Face, nowhere: str
 
 
 def test_a_server_that_comes_up_later_is_used(face: Face) -> None:
-    with socket.socket() as held:
-        # Until the server listens, another socket that may share its port keeps it from all others.
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    with held_port() as held:
+        port = port_of(held)
         client = face.client(
             f"mongodb://127.0.0.1:{port}/?directConnection=true", serverSelectionTimeoutMS=60_000
         )

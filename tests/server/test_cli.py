@@ -17,8 +17,8 @@ import pymongo
 import pytest
 
 from mangonel.cli import parser_of
-from mangonel.server.process import free_port
 from mangonel.server.serve import _port
+from tools.held_port import held_port, port_of
 
 COMMAND = [sys.executable, "-m", "mangonel"]
 
@@ -65,12 +65,10 @@ def test_serve_prints_the_uri_and_runs_until_it_is_interrupted(number: signal.Si
 
 @pytest.mark.no_sample
 def test_serve_takes_members_directory_port_and_user(tmp_path: Path) -> None:
-    port = free_port()
-    with serve(
-        "--replica-set", "1", "--dbpath", str(tmp_path), "--port", str(port), "--auth", "ada:x"
-    ) as process:
+    arguments = ("--replica-set", "1", "--dbpath", str(tmp_path), "--auth", "ada:x")
+    with held_port() as held, serve(*arguments, "--port", str(port_of(held))) as process:
         uri = read_uri(process)
-        assert uri == f"mongodb://ada:x@127.0.0.1:{port}/?replicaSet=rs0"
+        assert uri == f"mongodb://ada:x@127.0.0.1:{port_of(held)}/?replicaSet=rs0"
         with pymongo.MongoClient(uri) as client:
             client.test.things.insert_one({})
         process.send_signal(signal.SIGINT)

@@ -17,6 +17,7 @@ from mangonel import server
 from mangonel.server import launch, process, replica_set
 from mangonel.server.wire import CommandError
 from tools.faces import eventually
+from tools.held_port import held_port, port_of
 
 
 def is_alive(pid: int) -> bool:
@@ -40,10 +41,12 @@ def test_on_windows_one_is_told_to_start_mongod_by_hand(monkeypatch: pytest.Monk
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[server.Server, int]]:
     """A standalone with parameters of its own, and the port that it was given."""
-    port = process.free_port()
     parameters = {"enableTestCommands": 1, "ttlMonitorEnabled": False}
-    with server.start(port=port, set_parameters=parameters) as deployment:
-        yield deployment, port
+    with (
+        held_port() as held,
+        server.start(port=port_of(held), set_parameters=parameters) as deployment,
+    ):
+        yield deployment, port_of(held)
 
 
 # A mongod burns more than half a second of processor time when it starts.

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 
 from mangonel.engines.programs import WISH, Missing, find_program, installing_alone
-from mangonel.server.process import free_port
+from tools.held_port import held_port, port_of
 
 # Seconds in which a KDC answers, on a busy machine too.
 START_TIMEOUT = 60
@@ -40,8 +40,9 @@ class Kdc:
     def __init__(self, folder: Path, realms: tuple[str, ...]) -> None:
         self.folder = folder
         self.realms = realms
-        # Not one that a connection is given while the databases are made.
-        port = free_port()
+        # No other program takes it while the databases are made.
+        self._held = held_port()
+        port = port_of(self._held)
         self.environment = {
             "KRB5_CONFIG": str(folder / "krb5.conf"),
             "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
@@ -93,6 +94,7 @@ class Kdc:
         """End the process."""
         self._process.terminate()
         self._process.wait(START_TIMEOUT)
+        self._held.close()
 
     def _administer(self, realm: str, query: str) -> None:
         said = self._run("kadmin.local", "-r", realm, "-q", query)
