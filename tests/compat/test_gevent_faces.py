@@ -29,7 +29,8 @@ FILES = {
 # In one process, and without the plugins that are installed: both cost more to start than most of the files do.
 @pytest.mark.timeout(900)
 @pytest.mark.no_sample
-def test_the_blocking_face_passes_its_own_tests_under_gevent() -> None:
+@pytest.mark.parametrize("part", ["--sample", "--rest"])
+def test_the_blocking_face_passes_its_own_tests_under_gevent(part: str) -> None:
     command = [
         sys.executable,
         "-c",
@@ -43,7 +44,7 @@ def test_the_blocking_face_passes_its_own_tests_under_gevent() -> None:
         "120",
     ]
     command += [f"tests/{folder}/test_{name}.py" for folder, names in FILES.items() for name in names.split()]
-    command += ["-k", BLOCKING]
+    command += ["-k", BLOCKING, part]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=880)
     assert finished.returncode == 0, finished.stdout[-4000:] + finished.stderr[-1000:]

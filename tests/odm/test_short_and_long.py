@@ -2,7 +2,7 @@
 
 Compared are outcomes, hooks, commands, the state of each document and what is stored. On one connection the core makes
 the commands of plain documents, on the other one `insert_one`, `update_one` and `find` do. By hand:
-MANGONEL_MODEL_RUNS=125, which plays a thousand programs; `make test` says 3.
+MANGONEL_MODEL_RUNS=125, which plays a thousand programs; `make test` says 2.
 """
 
 from __future__ import annotations
