@@ -211,7 +211,7 @@ async def _bulk_flow(
     except PyMongoError as error:
         if hasattr(error, "not_stored"):
             # What was stored is rolled back with the rest.
-            error.not_stored = documents  # type: ignore[attr-defined]  # the mapper's addition
+            error.not_stored = documents  # the mapper's addition
         raise
     return count
 

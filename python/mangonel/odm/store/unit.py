@@ -162,7 +162,7 @@ class Unit(Transaction):
         except PyMongoError as error:
             if hasattr(error, "not_stored"):
                 # What was stored before it is rolled back.
-                error.not_stored = saved  # type: ignore[attr-defined]  # the mapper's addition
+                error.not_stored = saved  # the mapper's addition
             raise
         _check_targets(saved)
         for group in reversed(_groups(list(self._deleted.values()))):
