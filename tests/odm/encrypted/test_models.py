@@ -137,8 +137,9 @@ def test_one_document_is_one_object_and_transactions_encrypt(db: Connection, fac
 
 def test_texts_of_documents_do_not_show_encrypted_fields(db: Connection) -> None:
     shown = repr(make())
-    assert "457" not in shown
-    assert "4200" not in shown
+    # Whole values: the id may have the digits of a part.
+    assert "457-55-5462" not in shown
+    assert "4200.5" not in shown
     assert "Ada" in shown
     assert "late" not in shown
 
