@@ -47,6 +47,7 @@ def test_reads_and_writes_of_a_user_go_to_every_member_of_a_set_with_a_key_file(
     assert face.run(lambda: collection.delete_one({"_id": 1})).deleted_count == 1
 
 
+@pytest.mark.enough(3)
 @pytest.mark.parametrize("compressor", ["snappy", "zlib", "zstd"])
 def test_users_and_replica_sets_go_together_with_compression(
     face: Face, guarded_set: Server, compressor: str

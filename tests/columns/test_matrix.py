@@ -165,6 +165,7 @@ def test_all_pairs_are_played() -> None:
             assert frozenset({(one, a), (other, b)}) in played
 
 
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "asyncio"])
 def test_tables_have_what_the_dicts_have(name: str, standalone: Server, is_async: bool) -> None:
     asyncio.run(_play(standalone.uri, name, is_async))

@@ -61,6 +61,7 @@ CHOICES = {
 CASES = list(itertools.product(*CHOICES.values()))
 
 
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "asyncio"])
 def test_every_document_comes_once(database: Any, standalone: Server, is_async: bool) -> None:
     async def play(cursor: Any, way: str, schema: Any, parallel: int, on_invalid: str) -> list[int]:

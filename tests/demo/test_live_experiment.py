@@ -12,6 +12,7 @@ from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments import live
 
 
+@pytest.mark.no_sample
 def test_every_browser_is_counted_for_every_customer(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("hdrh")
     watched = CONTENDERS[1]

@@ -341,6 +341,7 @@ def test_few_connections_are_enough(
         assert face.wait(face.wait(bucket.open_download_stream(copied)).read()) == data
 
 
+@pytest.mark.enough(1)
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_threads_that_share_few_connections_do_not_wait_for_each_other(
     standalone: Server, database_name: str, far: None, most: int

@@ -55,6 +55,7 @@ def test_cursors_that_are_left(face: Any, small: Any) -> None:
     others_are_served(face, small)
 
 
+@pytest.mark.enough(4)
 def test_uploads_that_are_open(face: Any, small: Any) -> None:
     bucket = face.bucket_class(small, chunk_size_bytes=100)
     uploads = [face.wait(bucket.open_upload_stream(f"file {n}")) for n in range(MANY)]
@@ -66,6 +67,7 @@ def test_uploads_that_are_open(face: Any, small: Any) -> None:
         assert face.wait(face.wait(bucket.open_download_stream(upload._id)).read()) == DATA
 
 
+@pytest.mark.enough(4)
 def test_downloads_that_are_open(face: Any, small: Any) -> None:
     bucket = face.bucket_class(small, chunk_size_bytes=100)
     file_id = face.wait(bucket.upload_from_stream("file", DATA))

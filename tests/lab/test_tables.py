@@ -40,6 +40,7 @@ def players(experiment: Any, part: str) -> list[str]:
     return [name for name, each in registry.contenders().items() if not chosen.excludes(each)]
 
 
+@pytest.mark.enough(4)
 @pytest.mark.parametrize(("experiment", "part"), EACH, ids=[f"{each.id} {part}" for each, part in EACH])
 def test_all_contenders_give_the_same_answers(task: Any, experiment: Any, part: str) -> None:
     if part.startswith("memory") and not sys.platform.startswith("linux"):

@@ -280,6 +280,7 @@ def schedules(first: int, second: int) -> list[list[str]]:
     return [every[0], every[-1], *random.Random(0).sample(every[1:-1], min(ORDERS, len(every) - 2))]
 
 
+@pytest.mark.enough(4)
 @pytest.mark.parametrize("deletion", DELETIONS)
 @pytest.mark.parametrize("write", WRITES)
 def test_no_interleaving_of_a_deletion_and_a_write_leaves_an_orphan(

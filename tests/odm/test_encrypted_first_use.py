@@ -101,6 +101,7 @@ FIRST = {
 }
 
 
+@pytest.mark.enough(2)
 @pytest.mark.enough(4)
 @pytest.mark.parametrize(("marked", "first"), list(zip(MODELS, itertools.cycle(FIRST), strict=False)))
 def test_first_command_of_a_process_holds_no_plain_value(server: Server, marked: str, first: str) -> None:

@@ -538,6 +538,7 @@ def _play(db: Connection, face: Face, chance: random.Random, steps: int) -> None
             assert (then and {"n": then.n, "tags": then.tags}) == last
 
 
+@pytest.mark.enough(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_random_writes_leave_the_histories_of_a_model(db: Connection, face: Face, seed: int) -> None:
     _play(db, face, random.Random(seed), 40)

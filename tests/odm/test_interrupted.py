@@ -67,6 +67,7 @@ def numbers(pytestconfig: pytest.Config) -> Iterator[int]:
     return itertools.count(1, 4 if pytestconfig.getoption("sample") else 1)
 
 
+@pytest.mark.enough(4)
 @pytest.mark.plays_a_sample
 @pytest.mark.parametrize("model", [InterruptedList, InterruptedVersion])
 @pytest.mark.parametrize("way", WAYS)

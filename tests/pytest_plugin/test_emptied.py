@@ -214,6 +214,7 @@ WRITES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.enough(4)
 @pytest.mark.parametrize("write", WRITES)
 def test_what_was_written_since_the_last_look_is_deleted(database: Any, write: str) -> None:
     emptier = Emptier(database)

@@ -97,6 +97,7 @@ def old_pythons():
         yield from [str(installed[-1])] if installed else filter(None, [shutil.which(f"python3.{minor}")])
 
 
+@pytest.mark.enough(2)
 @pytest.mark.parametrize(
     "python", [*old_pythons()] or [pytest.param("", marks=pytest.mark.skip("no old Python"))]
 )

@@ -21,6 +21,7 @@ def pack(folder: Path, files: dict[str, str]) -> None:
             packed.addfile(member, io.BytesIO(text.encode()))
 
 
+@pytest.mark.enough(2)
 @pytest.mark.parametrize("backend", [*source.BACKENDS, ""])
 def test_a_source_distribution_is_fetched_and_not_run(tmp_path: Path, monkeypatch, backend: str) -> None:
     index, wanted = tmp_path / "index", tmp_path / "wanted"

@@ -389,6 +389,7 @@ def test_a_type_that_no_signature_can_express_is_a_row_of_a_table(scratch: Scrat
     assert stub.count("async def data_size(") == 1
 
 
+@pytest.mark.no_sample
 def test_a_package_above_the_driver_has_its_flows_checked_and_its_floor(scratch: Scratch) -> None:
     scratch.write("python/mangonel/shelf/__init__.py", FLOW.replace("port.arun(", "socket.send("))
     scratch.changed.clear()

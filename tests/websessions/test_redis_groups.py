@@ -42,6 +42,7 @@ def url(request: pytest.FixtureRequest, urls: dict[str, str]) -> str:
     return f"{urls[request.param]}timeout=30&prefix={uuid.uuid4().hex}"
 
 
+@pytest.mark.enough(2)
 async def test_both_sides_keep_the_contract(url: str) -> None:
     store = open_store(url)
     await store.setup()

@@ -347,6 +347,7 @@ def test_decoding_leaves_reference_counts_as_they_were() -> None:
         assert abs(sys.getrefcount(value) - count) < 100, value
 
 
+@pytest.mark.enough(1)
 def test_ever_new_shapes_do_not_pile_up() -> None:
     source = random.Random(3)
 
