@@ -216,17 +216,20 @@ impl<'a, 'py> Decoder<'a, 'py> {
             // `_walk` keeps.
             guess = unsafe { Node::next(node) };
             self.context = node;
-            let value = match self.value(kind, end) {
-                Ok(value) => value,
+            let made = self.plain_value(kind, end);
+            // With type decoders no type is atomic, so this asks for them as well.
+            let made = if kind >= 32 || self.atomic >> kind & 1 == 0 {
+                self.beyond_atomic(made, &mut is_container)
+            } else {
+                made
+            };
+            match made {
+                Ok(value) => self.values.keep(value)?,
                 Err(fault) => {
                     self.values.release(base);
                     return Err(self.within_field(fault, name_at));
                 }
-            };
-            if kind >= 32 || self.atomic >> kind & 1 == 0 {
-                is_container |= make::is_collected(&value);
             }
-            self.values.keep(value)?;
         }
         // SAFETY: `_walk` keeps the node. Each round stepped to one node and kept one value, or left with the error, so
         // above `base` there are as many values as names that lead to it.
@@ -234,6 +237,17 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let marks = (*node).marks;
             Ok((self.values.dict(node, base, is_container)?, marks))
         }
+    }
+
+    /// A value converted by the user's type decoder if there is one; notes whether the collector looks at it.
+    #[inline(always)]
+    fn beyond_atomic(&self, made: Made<'py>, is_container: &mut bool) -> Made<'py> {
+        let mut value = made?;
+        if self.codec.decoders.is_some() {
+            value = self.convert(value)?;
+        }
+        *is_container |= make::is_collected(&value);
+        Ok(value)
     }
 
     /// Goes on with a document that the tree of shapes has no place for.
@@ -419,15 +433,22 @@ impl<'a, 'py> Decoder<'a, 'py> {
     pub(crate) fn string_bytes(&mut self, end: usize) -> Result<&'a [u8], Fault> {
         let at = self.position;
         let length = self.length(end)?;
-        if length == 0 || length > end - self.position {
+        // 0 comes out larger than any buffer.
+        let last = length.wrapping_sub(1);
+        if last >= end - self.position {
             return Err(self.bad_length("string", at, length, end));
         }
-        let bytes = &self.data[self.position..self.position + length];
-        if bytes[length - 1] != 0 {
-            return Err(invalid(self.position + length - 1, "string does not end in NUL"));
+        // SAFETY: position + last < end, as was just compared, and end <= data.len(), as every end was checked by `open` or
+        // is the buffer's own.
+        let (bytes, nul) = unsafe {
+            let bytes = self.data.get_unchecked(self.position..self.position + last);
+            (bytes, *self.data.get_unchecked(self.position + last))
+        };
+        if nul != 0 {
+            return Err(invalid(self.position + last, "string does not end in NUL"));
         }
         self.position += length;
-        Ok(&bytes[..length - 1])
+        Ok(bytes)
     }
 
     #[inline]
