@@ -12,7 +12,7 @@ use std::collections::{HashMap, VecDeque};
 use mangonel_bson::ObjectId;
 
 use crate::events::{CloseReason, PoolEvent};
-use crate::ids::{ExchangeId, LinkId};
+use crate::ids::{ExchangeId, IdMap, LinkId};
 use crate::metrics::PoolCounts;
 use crate::options::PoolOptions;
 use crate::time::Instant;
@@ -38,16 +38,16 @@ pub struct Pool {
     options: PoolOptions,
     generation: u32,
     idle: Vec<Idle>,
-    out: HashMap<LinkId, u32>,
+    out: IdMap<LinkId, u32>,
     pending: usize,
     /// The connections in their handshake; those still being connected have no link yet.
     shaking: Vec<LinkId>,
     /// Behind a load balancer: the service of each connection, and the generation of it that the connection belongs to.
-    services: HashMap<LinkId, (ObjectId, u32)>,
+    services: IdMap<LinkId, (ObjectId, u32)>,
     /// How often the connections of a service were cleared.
     service_generations: HashMap<ObjectId, u32>,
     waiters: VecDeque<ExchangeId>,
-    grants: HashMap<ExchangeId, CheckOut>,
+    grants: IdMap<ExchangeId, CheckOut>,
     /// Links to be closed by the owner, and waiters to be woken; drained after every call.
     closing: Vec<LinkId>,
     woken: Vec<ExchangeId>,
@@ -66,13 +66,13 @@ impl Pool {
             options,
             generation: 0,
             idle: Vec::new(),
-            out: HashMap::new(),
+            out: IdMap::default(),
             pending: 0,
             shaking: Vec::new(),
-            services: HashMap::new(),
+            services: IdMap::default(),
             service_generations: HashMap::new(),
             waiters: VecDeque::new(),
-            grants: HashMap::new(),
+            grants: IdMap::default(),
             closing: Vec::new(),
             woken: Vec::new(),
             log: Vec::new(),

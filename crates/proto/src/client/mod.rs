@@ -8,7 +8,7 @@ mod drain;
 mod pools;
 mod sessions;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::client_session::{ClientSession, ClusterTime, keep_newer};
 use crate::error::ProtocolError;
 use crate::events::{Event, EventQueue, Interests, PoolEvent};
 use crate::hello::hello_command;
-use crate::ids::{ExchangeId, LinkId, SessionId, ShardId};
+use crate::ids::{ExchangeId, IdMap, LinkId, SessionId, ShardId};
 use crate::message::Command;
 use crate::metrics::Metrics;
 use crate::options::ClientOptions;
@@ -74,10 +74,10 @@ pub struct Client {
     woken: Vec<ExchangeId>,
     closing: Vec<LinkId>,
     /// The server and shard of each connection that a cursor or a transaction holds between two exchanges.
-    pinned: HashMap<LinkId, (Address, ShardId)>,
+    pinned: IdMap<LinkId, (Address, ShardId)>,
     actions: Vec<Action>,
     events: EventQueue,
-    connections: HashMap<LinkId, ConnectionFacts>,
+    connections: IdMap<LinkId, ConnectionFacts>,
     balanced_service: Option<Arc<ServerDescription>>,
     sessions: SessionPool,
     pub(crate) open_sessions: BTreeMap<SessionId, ClientSession>,
@@ -118,10 +118,10 @@ impl Client {
             selecting: Vec::new(),
             woken: Vec::new(),
             closing: Vec::new(),
-            pinned: HashMap::new(),
+            pinned: IdMap::default(),
             actions: Vec::new(),
             events: EventQueue::new(interests),
-            connections: HashMap::new(),
+            connections: IdMap::default(),
             balanced_service: None,
             sessions: SessionPool::new(ids),
             open_sessions: BTreeMap::new(),

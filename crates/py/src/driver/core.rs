@@ -8,7 +8,7 @@ use std::time::Duration;
 use mangonel_entries::entries;
 use mangonel_proto::client::{Action, Client};
 use mangonel_proto::events::{Event, Interests};
-use mangonel_proto::ids::{ExchangeId, LinkId, SessionId, ShardId};
+use mangonel_proto::ids::{ExchangeId, IdMap, LinkId, SessionId, ShardId};
 use mangonel_proto::session::ServerSession;
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::{Address, ServerDescription, ServerType};
@@ -47,8 +47,8 @@ pub struct Watcher {
 
 pub struct State {
     pub client: Client,
-    pub links: HashMap<LinkId, Py<Link>>,
-    pub wakers: HashMap<ExchangeId, Py<PyAny>>,
+    pub links: IdMap<LinkId, Py<Link>>,
+    pub wakers: IdMap<ExchangeId, Py<PyAny>>,
     pub watchers: HashMap<(Address, Role), Watcher>,
     /// Whether every observer has to end, since the interpreter is about to.
     pub is_dismissed: bool,
@@ -327,8 +327,8 @@ impl Core {
                 seed,
                 clock.now(),
             ),
-            links: HashMap::new(),
-            wakers: HashMap::new(),
+            links: IdMap::default(),
+            wakers: IdMap::default(),
             watchers: HashMap::new(),
             is_dismissed: false,
             starter: None,
