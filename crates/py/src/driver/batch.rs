@@ -270,10 +270,52 @@ impl Batch {
         codec::bytes_of(py, &joined)
     }
 
-    /// The documents that are left as JSON, with this byte between them (a comma), and brackets around them if it is to
-    /// be an array. `mode`: 0 canonical and 1 relaxed extended JSON, 2 plain.
-    #[pyo3(signature = (mode, separator = b',', is_array = false))]
-    fn json<'py>(
+    /// The documents that are left as JSON, with this byte between them (a comma). `mode`: 0 canonical and 1 relaxed
+    /// extended JSON, 2 plain.
+    #[pyo3(signature = (mode, separator = b','))]
+    fn json<'py>(&self, py: Python<'py>, mode: u8, separator: u8) -> PyResult<Bound<'py, PyBytes>> {
+        self.text(py, mode, separator, false)
+    }
+
+    /// The documents that are left as a JSON array; `mode` is as for `json`.
+    fn json_array<'py>(&self, py: Python<'py>, mode: u8) -> PyResult<Bound<'py, PyBytes>> {
+        self.text(py, mode, b',', true)
+    }
+
+    /// Let the shape make the documents.
+    fn r#become(&mut self, shape: Py<DocumentShape>) {
+        self.shape = Some(shape);
+    }
+
+    /// Append the documents that are left to `documents`, at most `limit` of them.
+    #[pyo3(signature = (documents, limit=None))]
+    fn drain_into(&self, documents: &Bound<'_, PyList>, limit: Option<usize>) -> PyResult<usize> {
+        let py = documents.py();
+        // Objects of classes are known to the collector from the start, and it would walk over them again and again.
+        let _pause = self.shape.is_some().then(|| Pause::new(py));
+        let from = self.position();
+        let mut count = 0;
+        while limit.is_none_or(|limit| count < limit) {
+            let Some(document) = self.next(py)? else { break };
+            documents.append(document)?;
+            count += 1;
+        }
+        self.keep_size(from, count);
+        Ok(count)
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.next(py)
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+}
+
+impl Batch {
+    /// Writes the documents that are left as JSON, with brackets around them if it is to be an array.
+    fn text<'py>(
         &self,
         py: Python<'py>,
         mode: u8,
@@ -317,36 +359,6 @@ impl Batch {
         drop(writer);
         self.keep_size(from, count);
         codec::bytes_of(py, &text)
-    }
-
-    /// Let the shape make the documents.
-    fn r#become(&mut self, shape: Py<DocumentShape>) {
-        self.shape = Some(shape);
-    }
-
-    /// Append the documents that are left to `documents`, at most `limit` of them.
-    #[pyo3(signature = (documents, limit=None))]
-    fn drain_into(&self, documents: &Bound<'_, PyList>, limit: Option<usize>) -> PyResult<usize> {
-        let py = documents.py();
-        // Objects of classes are known to the collector from the start, and it would walk over them again and again.
-        let _pause = self.shape.is_some().then(|| Pause::new(py));
-        let from = self.position();
-        let mut count = 0;
-        while limit.is_none_or(|limit| count < limit) {
-            let Some(document) = self.next(py)? else { break };
-            documents.append(document)?;
-            count += 1;
-        }
-        self.keep_size(from, count);
-        Ok(count)
-    }
-
-    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        self.next(py)
-    }
-
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
     }
 }
 

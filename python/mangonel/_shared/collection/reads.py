@@ -104,6 +104,9 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
+        if len(args) == 1 and not kwargs:
+            # Passing them on one by one saves the list and the dict of those that are unpacked.
+            return self._cursor_class(self, args[0])
         return self._cursor_class(self, *args, **kwargs)
 
     def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> FaceResult[Any]:

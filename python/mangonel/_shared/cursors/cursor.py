@@ -134,9 +134,11 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
 
     async def _fetch_once_flow(self) -> bool:
         """Load the next batch; return whether it has documents."""
-        if self._is_closed or self._id == 0:
+        id = self._id
+        # Compared only where it is a number, which costs a call less.
+        if self._is_closed or (id is not None and id == 0):
             return False
-        if self._has_index_bounds and self._id is None:
+        if self._has_index_bounds and id is None:
             self._check_query()
         if self._is_asking:
             self._refuse_second()
@@ -146,7 +148,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             if self._started is not None:
                 started, self._started = self._started, None
                 batch = await self._port.finish(started)
-            elif self._id is None:
+            elif id is None:
                 batch = await self._port.arun(self._first_operation())
             else:
                 batch = await self._port.arun(self._more_operation())
@@ -440,21 +442,29 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             >>> client.shop.orders.find({"_id": 1}, {"total": 1}).to_json("plain")
             b'[{"_id":1,"total":9.5}]'
         """
-        if not isinstance(mode, str) or mode not in _JSON_MODES:
+        number = _JSON_MODES.get(mode) if isinstance(mode, str) else None
+        if number is None:
             raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, got {mode!r}")
-        return self._port.flow(self._to_json_flow(_JSON_MODES[mode]))
+        return self._port.flow(self._to_json_flow(number))
 
     async def _to_json_flow(self, mode: int) -> bytes:
+        # A coroutine less than `_fetch_flow`. A cursor that waits for new data ends with an empty batch.
+        if (
+            self._id is None
+            and not self._is_empty
+            and not await self._fetch_once_flow()
+            and self._is_tailable
+        ):
+            return b"[]"
         pieces: list[bytes] = []
         while True:
             batch = self._batch
             is_over = self._id == 0 or self._is_empty
             if batch is not None:
                 if is_over and not pieces:
-                    return batch.json(mode, is_array=True)
+                    return batch.json_array(mode)
                 if not batch.is_empty:
                     pieces.append(batch.json(mode))
-            # A coroutine less than `_fetch_flow`. A cursor that waits for new data ends with an empty batch.
             if is_over or (not await self._fetch_once_flow() and self._is_tailable):
                 return b"[" + b",".join(pieces) + b"]"
 

@@ -105,9 +105,9 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             check_wait(self._max_await_time_ms, self._port.timeout)
         if self._is_exhaust:
             refuse_encryption(self._port, "exhaust cursors do")
-        _, database, _, _, is_plain, _ = collection._context
-        if is_plain and self._explicit is None and not BOUND:
-            return _core.Operation(database, command, self._codec, KIND_READ, self._reading)
+        plain = self._plain_database
+        if plain is not None and self._explicit is None and not BOUND:
+            return _core.Operation(plain, command, self._codec, KIND_READ, self._reading)
         preference, handle = collection._read_preference, None
         # Parts of a snapshot have a moment of their own.
         has_concern = collection._read_concern._level is not None and "readConcern" not in query
@@ -118,7 +118,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if has_concern:
             command = {**command, "readConcern": collection._read_concern.document}
         return _core.Operation(
-            database,
+            collection._database_name,
             command,
             self._codec,
             KIND_READ,

@@ -33,6 +33,9 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     _query: dict[str, Any]
     # Negative for a single batch.
     _asked_limit = 0
+    # The database's name, unless the collection has a read preference or a read concern. Asking the collection again
+    # takes the long way of a class with `__getattr__`.
+    _plain_database: str | None
 
     def __init__(
         self,
@@ -65,7 +68,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     ) -> None:
         # The same as `_begin_state`, inlined to save a frame for each query.
         self._collection = collection
-        port, _, name, self._codec, _, _ = collection._context
+        port, database, name, self._codec, is_plain, _ = collection._context
+        self._plain_database = database if is_plain else None
         self._port = port if port.limit is None else port.for_cursor()  # type: ignore[attr-defined]
         self._into = into
         self._id = self._opened = self._pinned = self._started = None
@@ -118,10 +122,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
                 allow_disk_use=allow_disk_use,
                 let=let,
             )
-        if cursor_type == EXHAUST:
-            self._is_exhaust = True
-        if max or min:
-            self._has_index_bounds = True
+            if cursor_type == EXHAUST:
+                self._is_exhaust = True
+            if max or min:
+                self._has_index_bounds = True
         if limit or type(limit) is not int:
             if not isinstance(limit, int):
                 raise TypeError(f"limit must be an instance of int, not {type(limit)}")
