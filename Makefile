@@ -125,7 +125,7 @@ SHORT := MANGONEL_SOAK_SECONDS=6 MANGONEL_CUT_SECONDS=6 MANGONEL_STRESS_SECONDS=
 LONG  := MANGONEL_SOAK_SECONDS=120 MANGONEL_CUT_SECONDS=90 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100 MANGONEL_STRESS_SECONDS=60
 
 # What only computes fills the time in which the tests of Python wait for servers; what it says is shown after them.
-test: ready specifications    ## Lint without clippy, and a sample of every kind of test: Rust without a server, Python with a real mongod
+test: ready specifications    ## Lint without clippy and stubtest, and a sample of every kind of test: Rust without a server, Python with a real mongod
 	@echo "Playing the tests of Python; lint and the tests of Rust run beside them, their output comes last (target/beside.log)"
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going beside test-python; status=$$?; cat target/beside.log; exit $$status
 
@@ -170,7 +170,7 @@ PYMONGO_FILES ?= $(addprefix asynchronous/test_,bulk collection crud_unified cur
 	$(addprefix test_,bson bulk change_stream collection cursor database) \
 	$(addprefix test_,gridfs gridfs_bucket json_util objectid transactions_unified uri_parser)
 
-test-all: test test-rest    ## Everything: `make test`, and what it leaves out, clippy and browsers among it
+test-all: test test-rest    ## Everything: `make test`, and what it leaves out, clippy, stubtest and browsers among it
 
 # All faces, loops and paths, longer faults, PyMongo's own tests, the fuzz targets. What only computes runs beside them.
 test-rest: build
@@ -179,7 +179,7 @@ test-rest: build
 
 rest-beside:
 	@mkdir -p target
-	@nice $(MAKE) --no-print-directory --keep-going lint-rust rest-seeds rest-codecs rest-interpreter fuzz audit miri asan FUZZ_SECONDS=20 > target/rest-beside.log 2>&1
+	@nice $(MAKE) --no-print-directory --keep-going lint-rust lint-stubs rest-seeds rest-codecs rest-interpreter fuzz audit miri asan FUZZ_SECONDS=20 > target/rest-beside.log 2>&1
 
 # `make test` plays the first two hundred. New ones come behind them: one that fails is mended, and goes to KEPT in `tests/seeds.rs`.
 rest-seeds:
@@ -244,10 +244,11 @@ bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java
 	$(BIN)/python tools/docs_benchmarks.py --cost $(LANGUAGES)/run.jsonl
 	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
 
-# Clippy reads every crate once more, which is 68 s of processor time in a clone: `make test` leaves it to `make test-rest`.
-lint: CLIPPY := lint-rust
-lint lint-quick: ready    ## Formatting, types, floors, stubs side by side; `lint` has clippy too
-	@$(MAKE) --no-print-directory $(TWO_JOBS) $(filter --output-sync,$(addprefix --,$(.FEATURES))) lint-types $(CLIPPY) lint-stubs lint-floors lint-text
+# Clippy reads every crate once more, which is 68 s of processor time in a clone, and stubtest every module, which is 11 s
+# each time: `make test` leaves both to `make test-rest`.
+lint: SLOW := lint-rust lint-stubs
+lint lint-quick: ready    ## Formatting, types, floors side by side; `lint` has clippy and stubtest too
+	@$(MAKE) --no-print-directory $(TWO_JOBS) $(filter --output-sync,$(addprefix --,$(.FEATURES))) lint-types $(SLOW) lint-floors lint-text
 
 # With the profile and the folder of the tests, all three take others' crates as compiled once: the C of zstd is 25 s.
 # The fuzz targets are checked, not linked, so nothing is compiled of libFuzzer and any compiler will do.
@@ -269,10 +270,10 @@ TYPED := mangonel._core mangonel.api mangonel.gridfs.api mangonel.encryption.api
 	connections.connection model.any_ref model.many model.refs query.aggregates query.columns query.query query.reads query.watch query.writes store.document store.files)
 
 lint-stubs:
-	$(PYTHON) tools/stubs.py --check
 	MYPYPATH=python $(BIN)/stubtest $(TYPED) --allowlist tools/stubtest-allowlist.txt --ignore-unused-allowlist
 
 lint-floors:
+	$(PYTHON) tools/stubs.py --check
 	$(BIN)/lint-imports --no-cache
 	$(PYTHON) tools/flows.py
 	$(PYTHON) tools/core_rules.py

@@ -73,12 +73,12 @@ def test_the_build_by_a_profile_is_a_release_build(checkout):
 @pytest.mark.parametrize(
     ("target", "log"), [("lint", ""), ("beside", "beside.log"), ("rest-beside", "rest-beside.log")]
 )
-def test_clippy_is_played_by_lint_and_by_the_rest(checkout, target, log):
+def test_clippy_and_stubtest_are_played_by_lint_and_by_the_rest(checkout, target, log):
     (checkout / "target").mkdir()
     planned = make(checkout, "--dry-run", target, PYTHON=sys.executable).stdout
     planned += (checkout / "target" / log).read_text() if log else ""
     assert "mypy" in planned or target == "rest-beside"
-    assert ("cargo clippy" in planned) == (target != "beside")
+    assert {tool in planned for tool in ("cargo clippy", "/stubtest ")} == {target != "beside"}
 
 
 @pytest.mark.parametrize("target", ["ready", "test-python", "run"])
