@@ -237,7 +237,9 @@ def test_a_download_comes_in_pieces_on_every_mount(visitor: Visitor, monkeypatch
 
     async def noted_flow(self: Download, port: Any) -> bytes | None:
         part = await part_flow(self, port)
-        pieces.append(len(part or b""))
+        # The empty one at the end may come after the client has read everything.
+        if part:
+            pieces.append(len(part))
         return part
 
     monkeypatch.setattr(Download, "part_flow", noted_flow)
@@ -246,10 +248,10 @@ def test_a_download_comes_in_pieces_on_every_mount(visitor: Visitor, monkeypatch
     address = page.links["Download Photo"]
     answer = visitor.client.get(address)
     assert (answer.content, answer.headers["content-length"]) == (data, str(len(data)))
-    assert pieces == [100_000, 100_000, 100_000, 32_800, 0]
+    assert pieces == [100_000, 100_000, 100_000, 32_800]
     head = visitor.client.head(address)
     assert (head.content, head.headers["content-length"]) == (b"", str(len(data)))
-    assert len(pieces) == 5
+    assert len(pieces) == 4
     photo = Post.find().one().photo
     assert photo is not None
     photo.delete()
