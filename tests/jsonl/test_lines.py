@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import io
 import json
@@ -40,7 +41,7 @@ from mangonel.jsonl import (
     import_jsonl,
     reading,
 )
-from mangonel.jsonl.files import open_lines
+from mangonel.jsonl.files import damages, open_lines
 from mangonel.jsonl.progress import Progress
 from mangonel.server import Server
 from mangonel.write_concern import WriteConcern
@@ -313,10 +314,8 @@ def test_mark_of_the_byte_order_is_no_part_of_the_first_line(
 @pytest.mark.parametrize("damage", ["cut", "changed", "other"])
 def test_damaged_compression_is_told(database: Any, tmp_path: Path, ending: str, damage: str) -> None:
     path = tmp_path / f"damaged.jsonl{ending}"
-    # The same each time: zstd has no checksum here, so of other lines it would take one change in some thousand.
-    chance = random.Random(5)
     with open_lines(path, "wb") as file:
-        file.write(b"".join(b'{"_id": "%s"}\n' % chance.randbytes(20).hex().encode() for _ in range(2_000)))
+        file.write(b"".join(b'{"_id": "%s"}\n' % os.urandom(20).hex().encode() for _ in range(2_000)))
     data = path.read_bytes()
     middle = len(data) // 2
     path.write_bytes(
@@ -329,6 +328,20 @@ def test_damaged_compression_is_told(database: Any, tmp_path: Path, ending: str,
 
     with pytest.raises(JSONLinesError, match=r"damaged\.jsonl\.\w+, (behind )?line \d+: expected"):
         import_jsonl(database.damaged, path)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_no_changed_byte_of_a_compressed_file_reads_as_other_lines(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"changed.jsonl{ending}"
+    chance = random.Random(5)
+    lines = b"".join(b'{"_id": "%s"}\n' % chance.randbytes(20).hex().encode() for _ in range(50))
+    with open_lines(path, "wb") as file:
+        file.write(lines)
+    data = path.read_bytes()
+    for place in range(len(data)):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :])
+        with contextlib.suppress(*damages(path)), open_lines(path, "rb") as file:
+            assert file.read() == lines, f"byte {place}"
 
 
 def test_document_that_is_too_large_is_named_and_leaves_the_others(database: Any, tmp_path: Path) -> None:

@@ -50,6 +50,11 @@ class Format(Protocol):
         """Return the number of rows, or 0 if only reading the file tells it."""
 
 
+# Without checksums, a damaged page may read as other rows; files of other programs may have none.
+_WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+_CHECKED: dict[str, Any] = {"page_checksum_verification": True}
+
+
 class _Parquet:
     endings: tuple[str, ...] = (".parquet", ".pq")
     is_nested: bool = True
@@ -57,16 +62,16 @@ class _Parquet:
     def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
         import pyarrow.parquet
 
-        return pyarrow.parquet.ParquetWriter(path, schema, compression="zstd")
+        return pyarrow.parquet.ParquetWriter(path, schema, **_WRITTEN)
 
     def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
         import pyarrow.parquet
 
         # As it is read, so that nothing is converted.
         kept = pyarrow.parquet.read_schema(parts[0])
-        with pyarrow.parquet.ParquetWriter(path, kept, compression="zstd") as writer:
+        with pyarrow.parquet.ParquetWriter(path, kept, **_WRITTEN) as writer:
             for part in parts:
-                with pyarrow.parquet.ParquetFile(part) as file:
+                with pyarrow.parquet.ParquetFile(part, **_CHECKED) as file:
                     for group in range(file.num_row_groups):
                         writer.write_table(file.read_row_group(group))
 
@@ -74,7 +79,7 @@ class _Parquet:
         import pyarrow.parquet
 
         # Pages are read as they are needed: groups of other programs may be large.
-        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20, **_CHECKED) as file:
             first = 0
             for group in range(file.num_row_groups):
                 size = file.metadata.row_group(group).num_rows

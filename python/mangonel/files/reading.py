@@ -177,7 +177,10 @@ def _pieces(paths: list[Path], made: Format, state: _State, schema: Any) -> Iter
                     yield _Piece(piece, number, first, overall)
                     first += len(piece)
                     overall += len(piece)
-        except ArrowException as error:
+        except (ArrowException, OSError, UnicodeDecodeError) as error:
+            # What pyarrow says of the contents is an OSError at times, without a number of the system's.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
             raise TransferError(f"{path.name}, behind row {first}: cannot be read: {error}") from error
 
 

@@ -27,7 +27,10 @@ def open_lines(path: Path, mode: str) -> IO[bytes]:
         # The best compression takes four times as long and saves a few per cent.
         opened = gzip.GzipFile(path, mode, compresslevel=6)
     elif path.suffix == ".zst":
-        opened = _zstd().open(path, mode)
+        zstd = _zstd()
+        # As gzip does: without a checksum, damage may read as other lines.
+        options = {zstd.CompressionParameter.checksum_flag: 1} if mode == "wb" else None
+        opened = zstd.open(path, mode, options=options)
     else:
         opened = path.open(mode)
     return opened
