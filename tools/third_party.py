@@ -196,7 +196,7 @@ def bill(crates: list[dict[str, Any]], metadata: dict[str, Any]) -> str:
         "serialNumber": f"urn:uuid:{serial}",
         "version": 1,
     }
-    return json.dumps({**head, **content}, indent=1) + "\n"
+    return json.dumps({**head, **content}, indent=0) + "\n"
 
 
 def _component(crate: dict[str, Any], sums: dict[tuple[str, str], str | None]) -> dict[str, Any]:
