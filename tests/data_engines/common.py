@@ -133,8 +133,9 @@ STAYS = {"n": {"$gte": 0}}
 """The documents of `documents()`: those of the writers come and go."""
 
 
-WRITERS = "writers"
-"""The name by which the server knows the connections of `write_beside`."""
+def name_of_writers(database: str) -> str:
+    """Return the name by which the server knows the connections of `write_beside`; others write beside other blocks."""
+    return f"writers of {database}"
 
 
 def another_id(chosen: random.Random) -> Any:
@@ -162,7 +163,7 @@ def write_beside(uri: str, name: str) -> None:
             rows.delete_one({"_id": id})
             pause.wait(0.5)
 
-    with MongoClient[Any](uri, appname=WRITERS) as client:
+    with MongoClient[Any](uri, appname=name_of_writers(name)) as client:
         rows = client[name].rows
         writers = [threading.Thread(target=write, args=(seed,)) for seed in range(20)]
         for writer in writers:
@@ -188,7 +189,10 @@ def writers(database: Any) -> Iterator[None]:
         process.kill()
         process.wait()
         # The server carries out what a killed process has sent, and then ends its connections.
-        theirs = [{"$currentOp": {"idleConnections": True}}, {"$match": {"appName": WRITERS}}]
+        theirs = [
+            {"$currentOp": {"idleConnections": True}},
+            {"$match": {"appName": name_of_writers(database.name)}},
+        ]
         while list(database.client.admin.aggregate(theirs)):
             time.sleep(0.01)
 

@@ -69,9 +69,21 @@ def wait_for_members(runs: Sequence[Run], deadline: float, check: Callable[[], N
             asked = step_up(runs[0])
         check()
         if time.monotonic() > deadline:
-            named = ", ".join(f"member {number} is {state}" for number, state in enumerate(states))
+            found = [_named(run, state) for run, state in zip(runs, states, strict=True)]
+            named = ", ".join(f"member {number} is {state}" for number, state in enumerate(found))
             raise ServerError(f"expected a primary and only secondaries beside it in time; {named}")
         time.sleep(POLL)
+
+
+def _named(run: Run, state: str) -> str:
+    """Return the state; "other" with the server's own word for it, such as RECOVERING."""
+    if state != "other":
+        return state
+    try:
+        members = run({"replSetGetStatus": 1})["members"]
+    except (OSError, CommandError):
+        return state
+    return f"{state} ({', '.join(member['stateStr'] for member in members if member.get('self'))})"
 
 
 def step_up(run: Run) -> bool:
