@@ -22,7 +22,6 @@ from mangonel import AsyncMongoClient, MongoClient, cli
 from mangonel.bson import Binary, MaxKey, MinKey, ObjectId
 from mangonel.errors import OperationFailure
 from mangonel.files import TransferError, aexport_table, aimport_table, export_table, import_table, writing
-from mangonel.files.formats import format_of
 from mangonel.server import Server
 
 pa = pytest.importorskip("pyarrow")
@@ -151,27 +150,6 @@ def test_a_file_that_is_no_table_is_told_in_a_line(
 
     assert cli.main(["import", standalone.uri, str(path), "--database", database.name]) == 1
     assert f"mangonel import: text{ending}, behind row 0: cannot be read: " in capsys.readouterr().err
-
-
-def test_no_changed_byte_of_parquet_reads_as_other_rows(database: Any, tmp_path: Path) -> None:
-    path = tmp_path / "orders.parquet"
-    database.orders.insert_many([{"_id": number, "text": f"{number:x}" * 9} for number in range(100)])
-    export_table(database.orders, path)
-    made, data, chance = format_of(path, None), path.read_bytes(), random.Random(5)
-    rows = pa.concat_tables(made.rows(path, 0, 1_000, None))
-    column = pa.parquet.read_metadata(path).row_group(0).column(0)
-    told = 0
-    for place in range(4, 4 + column.total_compressed_size):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :])
-        try:
-            found = pa.concat_tables(made.rows(path, 0, 1_000, None))
-        except (pa.lib.ArrowException, OSError):
-            told += 1
-        else:
-            assert found == rows, f"byte {place}"
-    assert told
-    with pytest.raises(TransferError, match=r"orders\.parquet, behind row 0: cannot be read: "):
-        import_table(database.copies, path)
 
 
 def test_filter_projection_and_schema_choose_what_is_written(database: Any, tmp_path: Path) -> None:
