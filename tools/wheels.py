@@ -148,6 +148,10 @@ def train(target: Target, minor: str, interpreter: Interpreter, folder: Path) ->
     zig cannot link such a build, so the system's compiler does. All else is as for the wheel: the profile finds a
     function by its name, which depends on how cargo is called.
     """
+    root = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout
+    merge = Path(root.strip(), "lib/rustlib", target.triple, "bin/llvm-profdata")
+    if not merge.exists():
+        raise Problem(f"expected {merge}, which is not there: rustup component add llvm-tools")
     linker = f"CARGO_TARGET_{target.triple.upper().replace('-', '_')}_LINKER"
     environment = {"RUSTFLAGS": f"-Cprofile-generate {FOR_SPEED}", linker: "cc"}
     counting = target._replace(policy="linux", tag="linux")
@@ -157,10 +161,6 @@ def train(target: Target, minor: str, interpreter: Interpreter, folder: Path) ->
     counts, profile = folder / "counts", folder / "usual.profdata"
     where = {"PYTHONPATH": str(folder / "unpacked"), "LLVM_PROFILE_FILE": f"{counts}/%p.profraw"}
     run(interpreter.path, "tools/training.py", **where)
-    root = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout
-    merge = Path(root.strip(), "lib/rustlib", target.triple, "bin/llvm-profdata")
-    if not merge.exists():
-        raise Problem(f"expected {merge}, which is not there: rustup component add llvm-tools")
     run(str(merge), "merge", "-o", str(profile), str(counts))
     return profile
 
