@@ -323,7 +323,7 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
         for write in writes[min(failed) :]:
             write.is_stored = False
     # Behind the reply of a server that shuts down, nothing is sent.
-    for write in _in_order(writes, ordered)[error.bulk_progress[1] :]:  # type: ignore[attr-defined]
+    for write in _in_order(writes, ordered)[error.bulk_progress[1] :]:  # type: ignore[attr-defined]  # the driver's note
         write.is_stored = False
 
 
