@@ -1,6 +1,6 @@
 """Each public method that sends commands, what it needs, and the values that each of its keywords is tried with.
 
-The methods' own keywords are read from PyMongo's signatures; those of `**kwargs` stand here.
+The methods' own keywords are read from PyMongo's signatures; those of `**kwargs` are listed here.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ MADE = [
     Made("class", lambda package, bson: dict),
 ]
 VALUES = PLAIN + MADE
-# Both refuse values without a BSON type, but perhaps not at the same moment.
+# Both drivers refuse values without a BSON type, but perhaps at different moments.
 FEW: list[Any] = [None, True, 0, 1, "", "x", [], {}, {"a": 1}, MADE[4]]
 
 _WRITES = MADE[14]
@@ -96,7 +96,7 @@ _AGGREGATE = "batchSize maxTimeMS allowDiskUse collation hint bypassDocumentVali
 
 @dataclass
 class Method:
-    """How a method is called: the values of its first arguments, and what may stand in `**kwargs`."""
+    """How to call a method: values for its first arguments, and the keywords that `**kwargs` may hold."""
 
     owner: str
     name: str

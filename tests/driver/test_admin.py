@@ -1,4 +1,4 @@
-"""Databases and collections made, listed, checked and removed on both faces, beside PyMongo on the same server."""
+"""Create, list, check and remove databases and collections on both faces, beside PyMongo on the same server."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ class _Awaiting:
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._target, name)
         if name in ("things", "capped", "view", "nope"):
-            # Handed to methods as an argument, so it must be the real one; its own methods are awaited last.
+            # Passed to methods as an argument, so it must be the real database; results of its own methods are awaited
+            # last.
             return value
         if name == "client":
             return _Awaiting(self._face, value)
@@ -219,7 +220,7 @@ def test_a_faulty_collection_is_reported(face: Face, scripted_server: ScriptedSe
     face.wait(database.validate_collection("c"))
 
 
-def test_cursor_command_decodes_and_fetches_as_asked(face: Face, databases: tuple[Any, Any]) -> None:
+def test_cursor_command_decodes_and_fetches_with_its_options(face: Face, databases: tuple[Any, Any]) -> None:
     ours, theirs = databases
     theirs.client[ours.name].many.insert_many([{"_id": n} for n in range(50)])
     cursor = face.wait(
@@ -249,12 +250,12 @@ def test_server_info_is_that_of_pymongo(face: Face, databases: tuple[Any, Any]) 
 
 
 @pytest.mark.parametrize("kind", ["server", "standalone"])
-def test_what_the_client_knows_of_its_server_is_what_pymongo_knows(
+def test_a_client_knows_the_same_of_its_server_as_pymongo(
     kind: str, face: Face, request: pytest.FixtureRequest
 ) -> None:
     uri = request.getfixturevalue(kind).uri
     names = ("address", "primary", "secondaries", "arbiters", "is_primary", "is_mongos")
-    # Else its monitor may have been there before.
+    # Otherwise its monitor may have connected before.
     client = face.client(uri, connect=False)
     assert client.nodes == frozenset()
     mine = {name: face.wait(getattr(client, name)) for name in names}
@@ -263,10 +264,8 @@ def test_what_the_client_knows_of_its_server_is_what_pymongo_knows(
         assert client.nodes == peer.nodes
 
 
-def test_appended_metadata_is_told_to_the_server_on_new_connections(
-    face: Face, scripted_server: ScriptedServer
-) -> None:
-    # Else its first connection may have said hello before.
+def test_appended_metadata_is_sent_on_new_connections(face: Face, scripted_server: ScriptedServer) -> None:
+    # Otherwise its first connection may have sent hello before.
     client = face.client(scripted_server.uri, connect=False)
     client.append_metadata(DriverInfo("some-library", "1.2"))
     client.append_metadata(DriverInfo("some-library", "1.2"))
@@ -318,7 +317,7 @@ def test_unacknowledged_drop_does_not_wait_for_a_reply(face: Face, databases: tu
     ours, _ = databases
     unsure = ours.with_options(write_concern=WriteConcern(w=0))
     assert face.wait(unsure.drop_collection("things")) == {"ok": 1}
-    # The next command on the same connection finds it done.
+    # The next command on the same connection finds the collection dropped.
     assert "things" not in face.wait(ours.list_collection_names())
 
 

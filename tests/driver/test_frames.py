@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 FILTER = {"n": {"$gte": 3}}
 UPDATE = {"$set": {"name": "Ada"}}
-# Every option that a find may have on a collection that is not capped.
+# All options that find accepts on a collection that is not capped.
 OPTIONS: dict[str, Any] = {
     "projection": {"n": 1},
     "skip": 1,
@@ -97,7 +97,7 @@ def test_a_bulk_write_of_three_commands_enters_few_frames(things: Any) -> None:
     assert len(names) <= 20, names
 
 
-# Ours alone; a coroutine that waits once is entered twice.
+# Only this package's frames; a coroutine that waits once is entered twice.
 ON_A_LOOP: dict[str, tuple[int, Callable[[Any], Awaitable[object]]]] = {
     "find_one": (3, lambda things: things.find_one({"_id": 3})),
     "find_to_list": (11, lambda things: things.find(FILTER).to_list()),

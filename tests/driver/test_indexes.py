@@ -19,7 +19,7 @@ from mangonel.write_concern import WriteConcern
 from tools.faces import Face
 from tools.scripted_server import ScriptedServer
 
-# Each call gets a collection and the package whose models it takes.
+# Each call gets a collection and the package that provides its models.
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a key": lambda c, m: c.create_index("a"),
     "keys": lambda c, m: c.create_index([("a", 1), ("b", -1)]),
@@ -80,7 +80,7 @@ def test_result_and_indexes_are_those_of_pymongo(name: str, face: Face, prepared
 
 
 def _without_uuids(value: Any) -> str:
-    """Leave out the ids of a build and of a collection, which an error message has and two never share."""
+    """Leave out the ids of a build and of a collection in an error message: they differ between any two runs."""
     return re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "uuid", repr(value))
 
 
@@ -104,7 +104,7 @@ def test_many_indexes_are_listed_to_the_last(face: Face, collection: Any) -> Non
     assert list(face.wait(collection.index_information())) == ["_id_", *names]
 
 
-def test_later_batches_of_a_listing_are_fetched_where_the_reply_says(
+def test_later_batches_of_a_listing_come_from_the_namespace_in_the_reply(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
     key = {"v": 2, "key": {"a": 1}}

@@ -1,4 +1,4 @@
-"""Each keyword of each method, with right and wrong values: what is sent, returned and refused is PyMongo's.
+"""Each keyword of each method, with right and wrong values: commands, results and refusals equal PyMongo's.
 
 Both drivers talk to scripted deployments, so a value that only a server can judge is compared by the command that
 carries it.
@@ -20,14 +20,14 @@ from sessions.sent import deployment, sent
 
 CONTEXTS = ("plain", "session", "transaction", "bound", "w=0", "timeout")
 
-# What PyMongo raises where it does not look at a value and stumbles over it later, or finds that it has no BSON.
+# Errors that PyMongo raises where it does not check a value: it fails on it later, or finds no BSON type for it.
 SLIPS = ("AttributeError", "IndexError", "KeyError", "SystemError", "StopIteration", "AssertionError")
 UNENCODED = ("InvalidDocument", "OverflowError")
 REFUSED = ("TypeError", "ValueError", "InvalidName", "InvalidBSON", "ConfigurationError", "InvalidOperation")
 
 _LEFT_TO_THE_SERVER = "PyMongo leaves it to the server, which refuses it"
 _FALSY = "what is not there is None here, never another value that is false"
-# What differs, by method and keyword, each a pattern, and why it stays.
+# Differences that stay, by method and keyword: a pattern and the reason.
 DIFFERENT = {
     (r"find|find_one|find_raw_batches", "projection"): "the letters of a string are no list of fields",
     (r"find|find_raw_batches", "filter"): _FALSY,
@@ -100,7 +100,7 @@ class Driver:
         except Exception as error:
             outcome = ("raised", type(error).__name__)
         if context == "w=0":
-            # An unanswered command has arrived when a later one was answered.
+            # An unanswered command has arrived once a later one is answered.
             answered = self.client.admin.command("ping")
             if inspect.isawaitable(answered):
                 self.loop.run_until_complete(answered)
@@ -177,12 +177,12 @@ def _run(steps: Any) -> Any:
 
 def _in_order(command: dict[str, Any]) -> list[Any]:
     """Return the fields of a command: its name first, the others in the order of their names."""
-    # The number of a write that may be sent again is a matter of its session, and time goes on.
+    # A retryable write's number belongs to its session, and times differ.
     fields = [(name, value) for name, value in command.items() if name != "txnNumber"]
     stages = command.get("pipeline")
     stage = stages[0] if isinstance(stages, list) and stages else None
     if isinstance(stage, dict) and isinstance(stage.get("$changeStream"), dict):
-        # What a stream follows is written in another order by PyMongo.
+        # PyMongo writes the fields of a stream's aggregation in another order.
         stage["$changeStream"] = dict(sorted(stage["$changeStream"].items()))
     fields = [(name, "what is left" if _is_rest(name, value) else value) for name, value in fields]
     return [*fields[:1], *sorted(fields[1:], key=lambda field: field[0])]
@@ -202,8 +202,8 @@ def drivers(request: pytest.FixtureRequest) -> Iterator[tuple[Driver, Driver]]:
 
 
 def _text(value: Any) -> str:
-    """Return the parts that both drivers share: ids and times are their own."""
-    # PyMongo checks by an assertion whether an unacknowledged write inserted.
+    """Return the parts that both drivers share: ids and times belong to each driver."""
+    # PyMongo asserts that an unacknowledged write inserted something.
     shown = repr(value).replace("'AssertionError'", "'InvalidOperation'")
     return re.sub(r"(ObjectId|Timestamp)\([^)]*\)", r"\1", shown)
 

@@ -154,7 +154,7 @@ def test_command_cursor_has_the_properties_of_every_cursor(face: Face, filled: t
     cursor = face.wait(ours.aggregate([SORT], batchSize=100))
     assert cursor.alive
     assert cursor.cursor_id > 0
-    # A server takes no number of 32 bits for it.
+    # The server refuses a 32-bit cursor id.
     assert type(cursor.cursor_id) is bson.Int64
     assert cursor.retrieved == 100
     assert cursor.collection is ours
@@ -163,7 +163,7 @@ def test_command_cursor_has_the_properties_of_every_cursor(face: Face, filled: t
     assert face.wait(cursor.next()) == DOCUMENTS[0]
     assert len(face.wait(cursor.to_list(150))) == 150
     face.wait(cursor.close())
-    # What has arrived can be read on, as in PyMongo.
+    # Documents that have already arrived can still be read, as in PyMongo.
     assert cursor.cursor_id > 0
     assert len(face.collect(cursor)) == 49
     assert not cursor.alive
@@ -201,7 +201,7 @@ def test_database_aggregate_needs_no_collection(face: Face, client: Any, databas
         lambda c: c.database.client.list_database_names(),
     ],
 )
-def test_a_read_is_retried_once_after_the_line_broke(
+def test_a_read_is_retried_once_after_a_broken_connection(
     call: Callable[[Any], Any], face: Face, server: Any, filled: tuple[Any, Any]
 ) -> None:
     ours, _ = filled

@@ -144,7 +144,7 @@ class OneByOne:
         return self._collection.find_one(*args, **kwargs)
 
 
-# Whose query is written in the arguments alone, not by methods of a cursor.
+# Queries that are written with arguments alone, not with methods of a cursor.
 IN_ARGUMENTS = [
     name
     for name, query in QUERIES.items()
@@ -201,7 +201,7 @@ def test_prefetch_changes_no_result(name: str, face: Face, filled: tuple[Any, An
     query = QUERIES[name]
     mine = outcome(lambda: face.collect(query(ours).prefetch()))
     peer = outcome(lambda: list(query(theirs)))
-    # Of errors only class and code: the server repeats the batch size in some messages.
+    # Of errors only class and code are compared: the server repeats the batch size in some messages.
     assert mine == peer if isinstance(peer, list) else mine[:2] == peer[:2]
 
 
@@ -273,7 +273,7 @@ def test_rewound_cursor_runs_again(face: Face, filled: tuple[Any, Any]) -> None:
     assert face.collect(cursor) == first
 
 
-def test_documents_that_came_are_counted_however_they_are_read(face: Face, filled: tuple[Any, Any]) -> None:
+def test_received_documents_are_counted_however_they_are_read(face: Face, filled: tuple[Any, Any]) -> None:
     ours, _ = filled
     reads: dict[str, Callable[[Any], Any]] = {
         "to_list": lambda cursor: face.wait(cursor.to_list()),
@@ -306,7 +306,9 @@ def test_json_of_one_batch_and_of_several_is_the_same(face: Face, filled: tuple[
     assert face.wait(ours.find({"n": -1}).to_json()) == b"[]"
 
 
-def test_a_batch_of_other_than_documents_is_refused(face: Face, scripted_server: ScriptedServer) -> None:
+def test_a_batch_that_holds_something_other_than_documents_is_refused(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
     things = face.client(scripted_server.uri).db.things
     for read in ("to_list", "to_json"):
         cursor = {"id": 0, "ns": "db.things", "firstBatch": [{"_id": 1}, 5]}
@@ -378,7 +380,7 @@ def test_explain_and_distinct_ask_about_the_query(face: Face, filled: tuple[Any,
 
 
 @pytest.mark.parametrize("document_class", [dict, SON, RawBSONDocument])
-def test_documents_are_of_the_class_that_was_asked_for(
+def test_documents_have_the_requested_class(
     document_class: type[Any], face: Face, filled: tuple[Any, Any]
 ) -> None:
     ours, _ = filled
@@ -409,7 +411,7 @@ def test_raw_batches_hold_what_to_list_decodes(face: Face, filled: tuple[Any, An
 
 @pytest.mark.parametrize("mode", ["relaxed", "canonical"])
 @pytest.mark.parametrize("options", [{}, {"batch_size": 7}, {"prefetch": True, "batch_size": 9}])
-def test_to_json_says_what_json_util_says(
+def test_to_json_equals_json_util(
     mode: str, options: dict[str, Any], face: Face, filled: tuple[Any, Any]
 ) -> None:
     import datetime
@@ -463,7 +465,7 @@ def test_plain_json_writes_ids_and_dates_as_strings(face: Face, filled: tuple[An
 # Tailable cursors.
 
 
-def test_tailable_cursor_goes_on_with_what_is_added(face: Face, capped: tuple[Any, Any]) -> None:
+def test_tailable_cursor_continues_with_added_documents(face: Face, capped: tuple[Any, Any]) -> None:
     ours, peer = capped
     cursor = ours.find(cursor_type=CursorType.TAILABLE)
     assert face.collect(cursor) == [{"_id": n} for n in range(3)]
@@ -501,7 +503,7 @@ def test_tailable_cursor_whose_collection_is_dropped_ends(face: Face, capped: tu
     cursor = ours.find(cursor_type=CursorType.TAILABLE)
     assert len(face.collect(cursor)) == 3
     peer.drop()
-    # No error, as in PyMongo: a follower checks `alive` and asks again.
+    # No error, as in PyMongo: the reader checks `alive` and queries again.
     assert face.collect(cursor) == []
     assert not cursor.alive
 
@@ -510,7 +512,7 @@ def test_tailable_cursor_whose_collection_is_dropped_ends(face: Face, capped: tu
 
 
 def _open_cursors(peer: Any, collection: Any) -> int:
-    """How many cursors the server has open on a collection: the counters of serverStatus are of all tests."""
+    """Return how many cursors the server has open on a collection; the counters of serverStatus include other tests."""
     stages = [
         {"$currentOp": {"idleCursors": True, "allUsers": True}},
         {"$match": {"type": "idleCursor", "ns": collection.full_name}},
@@ -529,7 +531,7 @@ def test_closed_cursor_is_closed_on_the_server(prefetch: bool, face: Face, fille
     face.wait(cursor.close())
     face.wait(cursor.close())
     eventually(lambda: _open_cursors(peer, ours) == 0)
-    # What has arrived can be read on, as in PyMongo.
+    # Documents that have already arrived can still be read, as in PyMongo.
     assert cursor.cursor_id
     assert len(face.collect(cursor)) == 9
     assert not cursor.alive
@@ -664,7 +666,7 @@ def test_cancelled_cursor_ends_and_its_client_goes_on(face: Face, capped: tuple[
         eventually(lambda: _open_cursors(peer, ours) == 0)
 
 
-def test_nothing_but_a_cursor_is_iterable(face: Face, collection: Any) -> None:
+def test_only_cursors_are_iterable(face: Face, collection: Any) -> None:
     for target in (collection, collection.database, collection.database.client):
         with pytest.raises(TypeError, match="not iterable"):
             iter(target)

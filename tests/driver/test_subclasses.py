@@ -1,4 +1,4 @@
-"""Subclasses of databases and collections with other constructors, and stand-ins for clients, as frameworks have."""
+"""Subclasses of databases and collections with their own constructors, and stand-ins for clients."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_database_of_something_else_is_refused(client: Any) -> None:
         Collection(object(), "orders")  # type: ignore[arg-type]
 
 
-def test_a_name_asked_for_again_gives_what_the_constructor_makes(client: Any) -> None:
+def test_a_name_asked_for_again_is_made_by_the_constructor(client: Any) -> None:
     for _ in range(3):
         shop = client["shop"]
         assert (type(shop), type(shop["orders"])) == (Database, Collection)
@@ -116,7 +116,7 @@ def test_a_name_asked_for_again_gives_what_the_constructor_makes(client: Any) ->
         assert vars(shop["orders"].with_options()) == vars(shop["orders"])
 
 
-def test_names_of_a_class_with_its_own_way_to_be_made_are_made_in_that_way(client: Any) -> None:
+def test_names_of_a_class_with_its_own_factory_are_made_by_it(client: Any) -> None:
     class ByInit(Collection):
         def __init__(self, database: Any, name: str) -> None:
             super().__init__(database, name, write_concern=WriteConcern(w=2))
@@ -149,7 +149,7 @@ def test_collections_of_a_database_with_a_time_limit_have_it(client: Any) -> Non
         assert limited["orders"].with_options()._port.limit == 0.005
 
 
-def test_fields_of_a_subclass_are_not_those_of_with_options(client: Any) -> None:
+def test_fields_of_a_subclass_are_not_copied_by_with_options(client: Any) -> None:
     orders = Orders(Shop(client))
     orders.__dict__["extra"] = 1
 
@@ -196,7 +196,7 @@ class Slotted:
 
 
 class SlottedCursor(Slotted, Cursor):
-    """A class of two layouts, which has its batches in Python."""
+    """A class with two layouts, whose batches are kept in Python."""
 
 
 def test_a_cursor_of_a_class_with_slots_is_killed_when_it_is_dropped_and_not_before(
@@ -209,7 +209,7 @@ def test_a_cursor_of_a_class_with_slots_is_killed_when_it_is_dropped_and_not_bef
         cursor: Any = SlottedCursor(client.shop.orders)
         assert [next(cursor)["_id"] for _ in range(3)] == [1, 2, 2]
         assert cursor.retrieved == 3
-        # What is cleaned up in the background is done in its order.
+        # The background kills cursors in the order they were dropped.
         client.shop.orders.find().next()
         scripted_server.wait_for("killCursors")
         cursor.close()

@@ -28,10 +28,10 @@ CLASSES: list[tuple[type[Any], type[Any]]] = [
     (api.AsyncRawBatchCommandCursor, command_cursor.AsyncRawBatchCommandCursor),
 ]
 
-# By this PyMongo's clients compare themselves; undocumented.
+# PyMongo's clients compare themselves by this undocumented attribute.
 PRIVATE = {"eq_props"}
 
-# Keywords that PyMongo has not.
+# Keywords that PyMongo lacks.
 BEYOND = {"timeout_ms", "timeout_mode", "default_timeout_ms"}
 
 

@@ -83,7 +83,7 @@ def test_a_block_limits_what_runs_in_it_and_nothing_after_it(face: Any, scripted
     assert 30_000 < scripted.received("insert")[0].command["maxTimeMS"] <= 60_000
 
 
-def test_the_block_goes_before_the_clients_limit_and_only_shortens_an_outer_one(
+def test_a_block_overrides_the_clients_limit_and_only_shortens_an_outer_block(
     face: Any, scripted: ScriptedServer
 ) -> None:
     client = face.client(scripted.uri, timeoutMS=100_000)
@@ -154,7 +154,7 @@ def test_the_wait_for_a_connection_ends_with_the_limit(face: Any, scripted: Scri
     assert seconds < 60
 
 
-def test_time_is_one_for_all_commands_of_a_bulk_write(face: Any, scripted: ScriptedServer) -> None:
+def test_all_commands_of_a_bulk_write_share_one_limit(face: Any, scripted: ScriptedServer) -> None:
     client = face.client(scripted.uri, timeoutMS=60_000)
     scripted.on("insert", Reply({"ok": 1, "n": 1}, delay=0.3))
     scripted.on("update", {"ok": 1, "n": 1, "nModified": 1})
@@ -193,13 +193,13 @@ def test_closing_a_cursor_reaches_the_server_after_the_block_is_spent(
     assert scripted.received("killCursors")[0].command["cursors"] == [77]
 
 
-# pytest would keep the warning, with the flow that was interrupted before its first step.
+# pytest would report the warning, with the flow that was interrupted before its first step.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.skipif(
     sys.version_info >= (3, 14), reason="CPython looks for signals before it enters the block"
 )
 @pytest.mark.parametrize("option", ["timeoutMS", "timeout_ms", "timeout"])
-def test_a_limit_ends_with_its_block_wherever_a_signals_handler_raises(
+def test_a_limit_ends_with_its_block_wherever_a_signal_handler_raises(
     scripted: ScriptedServer, option: str
 ) -> None:
     client: Any = MongoClient(scripted.uri, **({"timeoutMS": 60_000} if option == "timeoutMS" else {}))
@@ -225,7 +225,7 @@ def test_a_limit_ends_with_its_block_wherever_a_signals_handler_raises(
 
 
 @pytest.mark.parametrize(("wrong", "error"), [("5", TypeError), (-1, ValueError)])
-def test_a_wrong_limit_is_refused_like_in_pymongo(wrong: Any, error: type[Exception]) -> None:
+def test_a_wrong_limit_is_refused_as_in_pymongo(wrong: Any, error: type[Exception]) -> None:
     pymongo = pytest.importorskip("pymongo")
     for module in (mangonel, pymongo):
         with pytest.raises(error):
@@ -245,9 +245,7 @@ def test_closing_a_client_does_not_wait_for_a_deployment_that_is_gone(face: Any)
 # Overload. Spec: client-backpressure.
 
 
-def test_an_overloaded_server_is_asked_again_and_answers_in_the_end(
-    face: Any, scripted: ScriptedServer
-) -> None:
+def test_an_overloaded_server_is_retried_until_it_answers(face: Any, scripted: ScriptedServer) -> None:
     client = face.client(scripted.uri)
     for command in ("insert", "find"):
         for _ in range(2):
@@ -257,7 +255,7 @@ def test_an_overloaded_server_is_asked_again_and_answers_in_the_end(
     assert [len(scripted.received(name)) for name in ("insert", "find")] == [3, 3]
 
 
-def test_the_user_says_how_often_an_overloaded_server_is_asked_again(
+def test_an_option_sets_how_often_an_overloaded_server_is_retried(
     face: Any, scripted: ScriptedServer
 ) -> None:
     client = face.client(scripted.uri, max_adaptive_retries=0)
@@ -268,7 +266,7 @@ def test_the_user_says_how_often_an_overloaded_server_is_asked_again(
     assert len(scripted.received("find")) == 1
 
 
-# Which error is told. Spec: retryable-writes.
+# Which error is reported. Spec: retryable-writes.
 
 
 def test_a_retry_that_wrote_nothing_reports_the_first_error(face: Any, scripted: ScriptedServer) -> None:
@@ -294,7 +292,7 @@ def test_a_wait_for_new_data_as_long_as_the_limit_is_refused(face: Any, scripted
 
 
 @pytest.mark.parametrize("way", ["find", "aggregate", "watch", "cursor_command"])
-def test_a_wait_for_new_data_is_compared_with_the_limit_whatever_opens_the_cursor(
+def test_a_wait_for_new_data_is_compared_with_the_limit_by_every_method_that_opens_a_cursor(
     face: Any, scripted: ScriptedServer, way: str
 ) -> None:
     client = face.client(scripted.uri, timeoutMS=500)
@@ -333,10 +331,10 @@ def test_a_tailable_cursor_waits_no_longer_than_what_is_left_of_the_time(
     ("kind", "is_sent"),
     [(mangonel.CursorType.TAILABLE_AWAIT, True), (mangonel.CursorType.TAILABLE, False)],
 )
-def test_the_limit_of_a_tailable_find_is_the_servers_only_when_it_waits_for_data(
+def test_the_server_gets_the_limit_of_a_tailable_find_only_if_it_awaits_data(
     face: Any, scripted: ScriptedServer, kind: int, is_sent: bool
 ) -> None:
-    # Without awaitData the server would take it for the whole life of the cursor.
+    # Without awaitData the server would apply the limit to the whole life of the cursor.
     client = face.client(scripted.uri, timeoutMS=60_000)
     face.wait(client.a.b.find(cursor_type=kind).next())
     assert ("maxTimeMS" in scripted.received("find")[0].command) is is_sent
@@ -405,7 +403,7 @@ def test_an_operation_that_runs_out_of_time_after_an_attempt_times_out_and_keeps
     assert pickle.loads(pickle.dumps(error)).timeout
 
 
-def test_a_server_that_stepped_down_and_has_no_successor_is_told_without_a_limit_too(face: Any) -> None:
+def test_a_server_that_stepped_down_without_a_successor_is_reported_without_a_limit_too(face: Any) -> None:
     with ScriptedServer(hello={"setName": "rs0"}) as server:
         server.hello["hosts"] = [server.address]
         server.on("insert", {"ok": 1, "n": 1})

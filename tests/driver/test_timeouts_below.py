@@ -1,7 +1,7 @@
 """`timeout_ms` of databases, collections, sessions, cursors and single calls, on both faces.
 
-Every terminal of the public classes is found by looking, so that a new one without a limit is a failure.
-Spec: client-side-operations-timeout.
+The test finds every terminal of the public classes itself, so a new one without a limit fails. Spec:
+client-side-operations-timeout.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ANSWERS = {
     name: {"ok": 1, "n": 1, "nModified": 1, "cursor": CURSOR, "value": None, "values": [], "databases": []}
     for name in COMMANDS.split(" ")
 }
-# Calls of every terminal, by class; None: `NOT_LIMITED` says why there is no limit.
+# Calls of every terminal, by class; None: `NOT_LIMITED` gives the reason for having no limit.
 CALLS: dict[str, dict[str, tuple[Any, ...]]] = {
     "Collection": {
         "aggregate": ([],),
@@ -113,7 +113,7 @@ NOT_LIMITED = {
 
 
 class Limits:
-    """The limits that the server was told since the last look."""
+    """Return the limits that the server received since the last call."""
 
     def __init__(self, scripted: ScriptedServer) -> None:
         self._scripted = scripted
@@ -219,7 +219,7 @@ def test_the_limit_of_a_call_reaches_the_server(
         (900, 800, 700, 0, 100, 100),
     ],
 )
-def test_the_nearest_limit_counts_and_a_block_is_only_shortened(
+def test_the_nearest_limit_applies_and_a_block_can_only_be_shortened(
     face: Any,
     scripted: ScriptedServer,
     of_client: int | None,
@@ -250,7 +250,7 @@ def test_the_nearest_limit_counts_and_a_block_is_only_shortened(
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), "1", object()])
-def test_what_is_no_time_is_refused(face: Any, scripted: ScriptedServer, wrong: Any) -> None:
+def test_a_limit_that_is_no_time_is_refused(face: Any, scripted: ScriptedServer, wrong: Any) -> None:
     collection = face.client(scripted.uri).a.b
     for make in (
         lambda: collection.with_options(timeout_ms=wrong),
@@ -302,7 +302,7 @@ def test_a_cursor_that_waits_has_a_limit_for_each_batch(face: Any, database_name
 
 
 def test_a_session_keeps_its_limit(face: Any, scripted: ScriptedServer) -> None:
-    """The official cases, which need a replica set, test its effect."""
+    """The official cases, which need a replica set, test the effect of the limit."""
     session = face.client(scripted.uri, timeoutMS=900_000).start_session(default_timeout_ms=50_000)
     assert session.options.default_timeout_ms == 50_000
     assert session._port_within(None).limit == 50
@@ -325,7 +325,7 @@ def test_the_callback_of_a_limited_transaction_takes_no_other_limit(
     run = session.with_transaction
     with pytest.raises(ConfigurationError, match="pass it to with_transaction"):
         face.wait(run(on_loop if face.is_async else blocking, timeout_ms=60_000))
-    # Without a limit for all there is nothing to break.
+    # Without a limit for the whole transaction, a limit inside the callback is allowed.
     face.wait(run(on_loop if face.is_async else blocking))
 
 
@@ -364,7 +364,7 @@ def read_slowly(
 
 
 @pytest.mark.parametrize(("kind", "name", "args"), CURSOR_CALLS)
-def test_in_the_mode_iteration_the_server_is_told_no_limit(
+def test_in_iteration_mode_the_server_gets_no_limit(
     face: Any, open_cursors: ScriptedServer, kind: str, name: str, args: tuple[Any, ...]
 ) -> None:
     target = target_of(face, kind, face.client(open_cursors.uri))
@@ -375,15 +375,15 @@ def test_in_the_mode_iteration_the_server_is_told_no_limit(
     assert "maxTimeMS" not in open_cursors.received("getMore")[0].command
 
 
-def test_in_the_mode_iteration_each_batch_has_the_whole_limit_and_else_all_have_one(
+def test_in_iteration_mode_each_batch_has_the_whole_limit_otherwise_all_share_one(
     face: Any, open_cursors: ScriptedServer
 ) -> None:
     collection = face.client(open_cursors.uri).a.b
     impatient = face.client(open_cursors.uri, timeoutMS=3_000).a.b
-    # What a busy machine takes for the first connection is no part of it.
+    # The first connection is not measured: a busy machine takes long for it.
     with mangonel.timeout(60):
         face.wait(impatient.find_one())
-    # The delays together are longer than the limit, that of the client too.
+    # The delays together exceed the limit, and the client's limit too.
     open_cursors.once("find", Reply(FIRST, delay=1.6))
     open_cursors.once("getMore", Reply(MORE, delay=1.6))
     assert len(face.wait(impatient.find(timeout_mode="iteration").to_list())) == 2
@@ -402,7 +402,7 @@ def test_in_the_mode_iteration_each_batch_has_the_whole_limit_and_else_all_have_
         assert 0 < limit <= 50_000
 
 
-def test_a_mode_takes_the_limit_of_the_client_of_the_collection_or_of_a_block(
+def test_a_mode_uses_the_limit_of_the_client_the_collection_or_a_block(
     face: Any, open_cursors: ScriptedServer
 ) -> None:
     told = Limits(open_cursors)
@@ -418,7 +418,7 @@ def test_a_mode_takes_the_limit_of_the_client_of_the_collection_or_of_a_block(
     assert told.look() == [None]
 
 
-def test_a_mode_that_cannot_be_kept_is_refused_and_nothing_is_sent(
+def test_a_mode_that_is_not_possible_is_refused_and_nothing_is_sent(
     face: Any, open_cursors: ScriptedServer
 ) -> None:
     collection = face.client(open_cursors.uri).a.b

@@ -180,7 +180,7 @@ def test_unacknowledged_bulk_answers_or_refuses_as_pymongo(
     )
 
 
-def test_unacknowledged_bulk_tells_of_a_collation_before_array_filters_wherever_they_are_as_pymongo(
+def test_unacknowledged_bulk_reports_a_collation_before_array_filters_in_any_position_as_pymongo(
     face: Face, collection: Any, oracle: Any
 ) -> None:
     def call(c: Any, m: ModuleType) -> Any:
@@ -265,7 +265,7 @@ def test_run_with_a_write_to_many_documents_is_never_sent_twice(
 
 
 @pytest.mark.parametrize("way", ["bulk_write", "insert_many"])
-def test_bulk_that_is_cut_off_tells_what_was_done_before(
+def test_bulk_that_is_cut_off_reports_the_writes_done_before(
     way: str, face: Face, scripted_server: ScriptedServer
 ) -> None:
     scripted_server.hello["maxWriteBatchSize"] = 2
@@ -289,9 +289,7 @@ def test_bulk_that_is_cut_off_tells_what_was_done_before(
     assert pickle.loads(pickle.dumps(caught.value)).partial_result.inserted_count == 1
 
 
-def test_bulk_that_is_cut_off_at_once_tells_of_nothing_done(
-    face: Face, scripted_server: ScriptedServer
-) -> None:
+def test_bulk_that_is_cut_off_at_once_reports_no_writes(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.once("insert", Close())
     things = face.client(scripted_server.uri, retryWrites=False).a.b
 
@@ -336,13 +334,13 @@ class Counted(UpdateOne):
 
 
 class Foreign:
-    """Its slot stands at an offset that no model has."""
+    """Its slot has an offset that no model uses."""
 
     __slots__ = (*(f"field_{number}" for number in range(50)), "_filter")
 
 
 class Mixed(UpdateOne):
-    """A model whose filter is another class's slot."""
+    """A model whose filter is the slot of another class."""
 
     __slots__ = ()
     _filter = Foreign._filter  # type: ignore[attr-defined]  # wrong on purpose

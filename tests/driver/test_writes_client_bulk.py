@@ -216,7 +216,7 @@ def test_wrong_argument_raises_the_class_that_pymongo_raises(
     assert modern.received("bulkWrite") == []
 
 
-def test_namespace_that_is_no_str_is_refused_before_the_first_command(
+def test_namespace_that_is_not_a_str_is_refused_before_the_first_command(
     face: Face, modern: ScriptedServer
 ) -> None:
     modern.hello["maxWriteBatchSize"] = 1
@@ -248,7 +248,7 @@ def test_error_that_ended_the_bulk_is_the_cause(face: Face, modern: ScriptedServ
     assert caught.value.partial_result.inserted_count == 2
 
 
-def test_indexes_count_over_all_batches_and_each_names_its_own_namespaces(
+def test_indexes_count_over_all_batches_and_each_batch_lists_its_own_namespaces(
     face: Face, modern: ScriptedServer
 ) -> None:
     modern.hello["maxWriteBatchSize"] = 2
@@ -300,7 +300,7 @@ def test_bulk_with_a_write_of_many_documents_is_sent_once(face: Face, modern: Sc
     assert len(modern.received("bulkWrite")) == 1
 
 
-def test_bulk_that_is_cut_off_tells_what_was_done_before(face: Face, modern: ScriptedServer) -> None:
+def test_bulk_that_is_cut_off_reports_the_writes_done_before(face: Face, modern: ScriptedServer) -> None:
     modern.hello["maxWriteBatchSize"] = 2
     failed = {"ok": 0, "idx": 1, "code": 11000, "errmsg": "E11000"}
     modern.once("bulkWrite", reply([failed], nInserted=1, nErrors=1), Close())
@@ -316,7 +316,7 @@ def test_bulk_that_is_cut_off_tells_what_was_done_before(face: Face, modern: Scr
     assert [error["idx"] for error in caught.value.write_errors or []] == [1]
 
 
-def test_bulk_that_is_cut_off_at_once_tells_of_nothing_done(face: Face, modern: ScriptedServer) -> None:
+def test_bulk_that_is_cut_off_at_once_reports_no_writes(face: Face, modern: ScriptedServer) -> None:
     modern.once("bulkWrite", Close())
     client = face.client(modern.uri, retryWrites=False)
 
@@ -361,7 +361,7 @@ def test_results_cursor_is_killed_once_unless_it_has_ended(
 
     with pytest.raises(errors.ClientBulkWriteException) as caught:
         face.wait(client.bulk_write([InsertOne({"_id": 1}, NS), InsertOne({"_id": 2}, NS)]))
-    # What is left for the background is done at the latest when the client is closed.
+    # Cleanup left for the background is done when the client is closed, at the latest.
     caught.value.__traceback__ = None
     del caught
     gc.collect()

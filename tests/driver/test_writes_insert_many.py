@@ -144,7 +144,7 @@ def test_documents_are_split_by_the_server_s_message_size(
     assert [len(request.documents) for request in requests] == [2, 2, 2, 1]
 
 
-def test_long_comment_takes_from_the_room_for_documents(face: Face, scripted_server: ScriptedServer) -> None:
+def test_a_long_comment_leaves_less_room_for_documents(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.hello["maxMessageSizeBytes"] = 100_000
     scripted_server.on("insert", answers)
     client = face.client(scripted_server.uri)
@@ -295,7 +295,7 @@ def test_more_documents_than_one_command_takes_arrive_from_a_generator(face: Fac
     assert face.wait(collection.find_one(sort=[("_id", -1)])) == {"_id": count - 1}
 
 
-def test_inserts_of_several_tasks_do_not_meet(database_name: str, server: Server) -> None:
+def test_inserts_of_several_tasks_do_not_mix(database_name: str, server: Server) -> None:
     import asyncio
 
     async def scenario() -> list[Any]:

@@ -157,7 +157,7 @@ def test_unacknowledged_write_answers_or_refuses_as_pymongo(
     assert seen(lambda: face.wait(call(unsure))) == seen(lambda: call(their_unsure))
 
 
-def test_counts_of_an_unacknowledged_write_are_not_to_be_had(face: Face, collection: Any) -> None:
+def test_counts_of_an_unacknowledged_write_are_not_available(face: Face, collection: Any) -> None:
     unsure = collection.with_options(write_concern=WriteConcern(w=0))
 
     updated = face.wait(unsure.update_one({"_id": 1}, {"$set": {"a": 1}}))
@@ -266,7 +266,7 @@ def test_update_larger_than_a_document_is_refused_before_it_is_sent(
 def test_an_unacknowledged_write_over_the_limit_is_refused_here(
     face: Face, collection: Any, oracle: Any, way: str
 ) -> None:
-    # The server takes a command of this size, and then silently does not store the document.
+    # The server accepts a command of this size, and then silently does not store the document.
     text = "x" * (16 * 1024 * 1024 + 100)
     calls = {
         "replace_one": lambda c, m: c.replace_one({}, {"a": text}),
@@ -309,7 +309,7 @@ def test_reply_is_a_dict_whatever_the_document_class(face: Face, client: Any, da
 def test_unacknowledged_write_waits_for_no_reply(
     command: str, call: Callable[[Any], Any], face: Face, scripted_server: ScriptedServer
 ) -> None:
-    scripted_server.on(command, Script())  # Says nothing, ever.
+    scripted_server.on(command, Script())  # Never replies.
     client = scripted_client(face, scripted_server, w=0)
 
     face.wait(call(client.a.b))
@@ -321,7 +321,7 @@ def test_unacknowledged_write_waits_for_no_reply(
 
 
 def test_standalone_server_takes_every_kind_of_write(face: Face, standalone: Server) -> None:
-    # It knows no transaction numbers, so none may be sent.
+    # A standalone server knows no transaction numbers, so none may be sent.
     collection = face.client(standalone.uri).writes[face.name]
 
     face.wait(collection.insert_many([{"_id": 1}, {"_id": 2}]))

@@ -1,4 +1,4 @@
-"""Fixtures of the tests that break flows off."""
+"""Fixtures of the tests that interrupt flows."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from mangonel._shared.client import abandoned_cursors
 
 @pytest.fixture
 def haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server is looked at again at once; cursors of cancelled commands are swept when `Way.hurry` says so."""
+    """The driver checks servers again at once; it sweeps cursors of cancelled commands when `Way.hurry` asks for it."""
     monkeypatch.setattr(client_options, "MIN_HEARTBEAT_INTERVAL", 0.002)
     monkeypatch.setattr(abandoned_cursors, "_SWEEP_S", 3600.0)

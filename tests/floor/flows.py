@@ -1,4 +1,4 @@
-"""The flows to break off at every step: those of the driver and of the packages above it, each with its judge.
+"""The flows to interrupt at every step: those of the driver and of the packages above it, each with its judge.
 
 A flow is written once for both faces: `wait` awaits what can be awaited. `run` returns what the caller was told, and
 `judge` holds the server's data against it. Spec: none; the promises are those of the docstrings.
@@ -18,7 +18,7 @@ from mangonel.websessions.answer import headers_of
 from mangonel.websessions.stores.mongodb import BlockingMongoStore, MongoStore
 
 FLOWS: dict[str, type[Flow]] = {}
-# Retried by nothing: the cursor's position would be unknown; to make indexes is no retryable write.
+# Never retried: a getMore would lose the cursor's position, and createIndexes is not a retryable write.
 NOT_REPEATED = frozenset(["getMore", "createIndexes"])
 
 
@@ -46,23 +46,23 @@ class Flow:
         self.start()
 
     def start(self) -> None:
-        """Set up what all runs use."""
+        """Set up what all runs share."""
 
     async def prepare(self) -> None:
-        """Restore the server's data, while nothing is broken off."""
+        """Restore the server's data, undisturbed."""
         self.stored.delete_many({})
 
     async def run(self) -> Any:
-        """Do it."""
+        """Run the flow."""
         raise NotImplementedError
 
     def survives(self, command: str) -> bool:
-        """Return whether one break at this command has to remain unnoticed."""
+        """Return whether a fault at this command must go unnoticed."""
         return command not in NOT_REPEATED
 
     def may_leave_cursor(self, command: str, kind: str) -> bool:
-        """Return whether a cursor may stay open on the server after a break at this command."""
-        # The server's own timeout ends what it was not told to end.
+        """Return whether a cursor may stay open on the server after a fault at this command."""
+        # If the server gets no killCursors, its own timeout closes the cursor.
         return command == "killCursors" and kind in ("unsent", "refused")
 
     async def judge(self, told: Any, is_done: bool) -> None:
@@ -71,7 +71,7 @@ class Flow:
 
 
 class Bulk(Flow):
-    """An ordered bulk write of five commands, in which a second execution of each would be seen."""
+    """An ordered bulk write of five commands, in which a second execution of any would show."""
 
     STATES: ClassVar = [
         [{"_id": 0}],
@@ -131,7 +131,7 @@ class Cursor(Flow):
 
 
 class SessionCursor(Cursor):
-    """The same in an explicit session, which is used afterwards."""
+    """The same query in an explicit session, which is used afterwards."""
 
     def start(self) -> None:
         self.session = self.client.start_session()
@@ -140,8 +140,8 @@ class SessionCursor(Cursor):
         return {"session": self.session}
 
     def may_leave_cursor(self, command: str, kind: str) -> bool:
-        # The cursor's id is unknown, and killing the session would end what else runs in it: it stays until the end of
-        # the session.
+        # The cursor's id is unknown, and killing the session would end its other operations: it stays until the session
+        # ends.
         return command == "find" or super().may_leave_cursor(command, kind)
 
 
@@ -226,7 +226,7 @@ class Files(Flow):
         return bytes(await wait(source.read()))
 
     def survives(self, command: str) -> bool:
-        # A reader that has lost its cursor asks again from its next chunk.
+        # A reader that has lost its cursor queries again from its next chunk.
         return command != "createIndexes"
 
     async def judge(self, told: Any, is_done: bool) -> None:
@@ -274,7 +274,7 @@ class Save(Flow):
         found = self.stored.find_one() or {}
         assert found in ([values] if is_done else [values, before]), found
         assert not is_done or not self.guest.is_changed, "pending changes"
-        # Broken off behind its end: it is stored.
+        # Interrupted after its end, the document is stored.
         assert self.guest.is_changed or found == values, found
         await self._save()
         found = self.stored.find_one() or {}

@@ -1,4 +1,5 @@
-"""Each flow on each face, broken off at each of its steps: cancelled at every await, every command and answer lost.
+"""Each flow on each face, interrupted at each of its steps: cancelled at every await, every command and reply lost.
+flow
 
 A flow runs once to count its awaits and its commands. Then it runs again for each of them, and breaks off there. A real
 mongod stands behind a proxy that knows commands, so a step is the same one in each run; the clock is the machine's.
@@ -21,7 +22,7 @@ from mangonel.server import Server
 from tools.faces import LOOPS, new_loop
 from tools.message_proxy import MessageProxy
 
-# Under gevent there is one way only.
+# Under gevent there is only one way to run a flow.
 FACES = ("reference",) if is_patched_by_gevent() else ("fused", "reference", *LOOPS)
 
 

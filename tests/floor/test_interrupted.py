@@ -1,4 +1,4 @@
-"""Ctrl-C in each flow of the blocking face, at each place where a signal's handler may run.
+"""Ctrl-C in each flow of the blocking face, at each place where a signal handler may run.
 
 The places are those of the driver's Python code and of the packages above it. There are thousands, so the rest plays
 one in so many, and the sample still fewer; `MANGONEL_STEPS=all` plays all of them.
@@ -51,7 +51,7 @@ class CtrlC(Way):
 
 @pytest.mark.plays_a_sample
 @pytest.mark.timeout(3600)
-# pytest would keep the warning, with the flow that was interrupted before its first step, and so its cursor.
+# pytest would report the warning, with the flow that was interrupted before its first step, and keep its cursor alive.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("name", FLOWS)
 def test_a_flow_that_is_interrupted_anywhere_tells_the_truth_and_leaves_nothing(

@@ -1,4 +1,4 @@
-"""Each flow in a world of virtual time, broken off at each of its steps, and two at once as a seed decides.
+"""Each flow in virtual time, interrupted at each of its steps, and pairs of flows side by side, chosen by a seed.
 
 Nothing here waits: time jumps to what happens next, so an answer that never comes costs as much as one that does. The
 server's work is a real mongod's.
@@ -24,7 +24,7 @@ from mangonel.server import Server
 
 LOOPS: dict[str, type[VirtualLoop]] = {"asyncio": VirtualLoop, "streams": VirtualStreamsLoop}
 FACES = ("greenlets", *LOOPS)
-# An answer that does not come is given up after two seconds.
+# The client gives up a missing reply after two seconds.
 URI = "mongodb://%2Fvirtual.sock/?directConnection=true&socketTimeoutMS=2000"
 
 
@@ -40,11 +40,11 @@ class VirtualTasks(Tasks):
         return asyncio.get_running_loop().time()
 
     def hurry(self, client: Any) -> None:
-        """Time passes faster than that."""
+        """Virtual time passes faster than that."""
 
 
 class Greenlets(Way):
-    """In a greenlet of a world, which is broken off at a wait."""
+    """In a greenlet of a world, which is interrupted at a wait."""
 
     kinds = CANCELS
     breaks = VIRTUAL_BREAKS
@@ -68,7 +68,7 @@ class Greenlets(Way):
         return self.world.monotonic()
 
     def hurry(self, client: Any) -> None:
-        """Time passes faster than that."""
+        """Virtual time passes faster than that."""
 
 
 def play(
@@ -77,7 +77,7 @@ def play(
     seed: int | None,
     program: Callable[[World, Wire, Any, Any], Coroutine[Any, Any, Any]],
 ) -> Any:
-    """Run a program in a world of its own; it gets the world, the network, a client and an administrator's client."""
+    """Run a program in a world of its own, with the network, a client and an administrator's client."""
     with MongoClient(server.uri) as real, World(seed or 0) as world:
         admin, wire = world.leave_outside(real), Wire(world, server.members[0].port, seed is None)
         world.connect_by(wire.connect)
@@ -120,7 +120,7 @@ def test_a_flow_that_is_broken_off_at_any_step_tells_the_truth_and_leaves_nothin
 
 
 async def side_by_side(world: World, face: str, *works: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run these at once to their ends."""
+    """Run these flows at once to their ends."""
     if face in LOOPS:
         await asyncio.gather(*(work() for work in works))
         return
@@ -140,7 +140,7 @@ async def side_by_side(world: World, face: str, *works: Callable[[], Coroutine[A
 
 
 async def play_pair(face: str, database: str, world: World, wire: Wire, client: Any, admin: Any) -> list[Any]:
-    """Run two flows at once; chance chooses the flows, the lost messages, and where each flow is broken off."""
+    """Run two flows at once; chance chooses the flows, the lost messages, and the step at which each is interrupted."""
     chance = world.chance
     names = chance.sample(sorted(FLOWS), 2)
     pair = []
@@ -161,7 +161,7 @@ async def play_pair(face: str, database: str, world: World, wire: Wire, client: 
     try:
         for trials in pair:
             await trials.judge(broken if broken_in in ("admin", trials.flow.database.name) else None)
-        # The last command of a flow that was broken off may have been a find in its session.
+        # The last command of an interrupted flow may have been a find in its session.
         is_cancelled = any(not trials.is_done and not trials.raised for trials in pair)
         may_stay = broken is not None and any(trials.flow.may_leave_cursor(broken, kind) for trials in pair)
         for trials in pair:
@@ -171,7 +171,7 @@ async def play_pair(face: str, database: str, world: World, wire: Wire, client: 
     return [*story, *wire.history]
 
 
-# Of each face; the rest plays the later ones.
+# Seeds of each face in the sample; the rest plays the later ones.
 SEEDS, REST_SEEDS = 4, 40
 
 

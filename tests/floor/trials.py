@@ -1,4 +1,4 @@
-"""A flow is run, broken off at each of its steps, judged, and run once more undisturbed.
+"""Run a flow, interrupt it at each of its steps, judge it, and run it once more undisturbed.
 
 A `Way` is how it runs and waits: on asyncio, in this thread, in a greenlet, in virtual time or the machine's.
 `MANGONEL_STEP=lost:3` plays one step.
@@ -24,15 +24,15 @@ from mangonel.websessions import StoreError
 from tools.faces import pool_sizes
 from tools.message_proxy import BREAKS
 
-# "early": while it waits. "late": what it waited for has come, and is lost with the cancelled task.
+# "early": during the wait. "late": after the result has arrived, which is then lost with the cancelled task.
 CANCELS = ("early", "late")
-# Of the steps that a test has, `make test` plays one in so many.
+# `make test` plays one of this many steps.
 SAMPLE = 12
 SECONDS = 20.0
 
 
 class Way:
-    """How a test's flows are run: here to their ends, in the caller's thread; subclasses break them off.
+    """How a test's flows run: here to their ends, in the caller's thread; subclasses interrupt them.
 
     Attributes:
         kinds: the kinds of breaking it off, besides those of the network.
@@ -49,7 +49,7 @@ class Way:
         self.count = 0
 
     async def run(self, steps: Coroutine[Any, Any, Any], kind: str, at: int) -> Any:
-        """Run the flow and break it off there, if the kind is one of `kinds`."""
+        """Run the flow and interrupt it at this step, if the kind is one of `kinds`."""
         return run_now(steps)
 
     async def pause(self) -> None:
@@ -62,12 +62,12 @@ class Way:
         """Do the deferred clean-up now."""
         background = client._abandoned_cursors._background
         while background._is_running and background._later:
-            # The time of the sweeps has come: what they kill is there.
+            # The sweeps are due: all cursors that they kill are listed.
             background.run_later(background._later.popleft()[1])
 
 
 class Tasks(Way):
-    """In a task of asyncio, which is cancelled at an await."""
+    """In an asyncio task, which is cancelled at an await."""
 
     kinds = CANCELS
     exceptions = (asyncio.CancelledError,)
@@ -90,7 +90,7 @@ class Tasks(Way):
 
 
 class Kills(Way):
-    """Kills the greenlet of gevent that makes the call, while it waits."""
+    """In a gevent greenlet, which is killed while it waits."""
 
     kinds = ("early",)
     exceptions = (greenlet.GreenletExit,)
@@ -120,7 +120,7 @@ class Kills(Way):
 
 
 class Awaits:
-    """Awaits a coroutine, counts how often it suspends, and cancels it at one of these times.
+    """Awaits a coroutine, counts its suspensions, and cancels it at one of them.
 
     Args:
         steps: the coroutine.
@@ -165,14 +165,14 @@ class Trials:
 
     def __init__(self, flow: Flow, network: Any, admin: Any, way: Way) -> None:
         self.flow, self.network, self.admin, self.way = flow, network, admin, way
-        # Of the last run that nothing broke off.
+        # Of the last undisturbed run.
         self.commands: list[str] = []
-        # Of the last run: what the caller was told, whether it came to its end, and its error.
+        # The last run's result, whether it ended normally, and its error.
         self.told: Any = None
         self.is_done, self.raised = False, ""
 
     async def play(self, kind: str, at: int) -> None:
-        """Break the flow off there, and judge it."""
+        """Interrupt the flow at this step, and judge it."""
         is_cancel = kind in self.way.kinds
         await self.flow.prepare()
         self.network.break_at(kind, 0 if is_cancel else at)
@@ -188,7 +188,7 @@ class Trials:
         await self.nothing_is_left(broken is not None and self.flow.may_leave_cursor(broken, kind))
 
     async def run(self, kind: str, at: int) -> None:
-        """Run the flow; break it off at that step if this face has breaks of this kind."""
+        """Run the flow; interrupt it at this step if this face supports the kind."""
         self.told, self.is_done, self.raised = None, False, ""
         try:
             self.told = await self.way.run(self.flow.run(), kind, at)
@@ -196,7 +196,7 @@ class Trials:
         except self.way.exceptions:
             pass
         except (PyMongoError, StoreError) as error:
-            # Not the error itself: its frames hold cursors.
+            # The text, not the error itself, whose frames hold cursors.
             self.raised = repr(error)
 
     async def judge(self, broken: str | None) -> None:
@@ -211,7 +211,7 @@ class Trials:
         await self.flow.judge(self.told, self.is_done)
 
     async def is_over(self) -> None:
-        """Wait until no task or connection is in use and the server is through; raise AssertionError if one stays.
+        """Wait until no task or connection is in use and the server is idle; raise AssertionError if one stays.
 
         A command that was given up may reach the server long after its connection was closed.
         """
@@ -223,7 +223,7 @@ class Trials:
         if background._is_running:
             self.way.hurry(self.flow.client)
             await self._soon("what is cleaned up later", lambda: len(background._later))
-            # It does one after another.
+            # The server does one after another.
             background.run_later(lambda: is_through.set() or [])
             await self._soon("what is cleaned up in the background", lambda: not is_through.is_set())
 
@@ -260,7 +260,7 @@ class Trials:
     async def all(self, chosen: Callable[[str], bool]) -> list[str]:
         """Play each chosen step; return the failures."""
         wrong: list[str] = []
-        # What tests of other rooms left on this server must not be blamed on a step.
+        # Cursors that other tests left on this server must not be blamed on a step.
         self.admin.admin.command({"killAllSessions": []})
         # The first run creates collections and indexes.
         await self.play("", 0)
@@ -277,13 +277,13 @@ class Trials:
             except AssertionError as error:
                 first_line = str(error).partition("\n")[0]
                 wrong.append(f"MANGONEL_STEP={kind}:{at} {first_line}")
-                # What one step left must not be blamed on the next.
+                # Leftovers of one step must not be blamed on the next.
                 self.admin.admin.command({"killAllSessions": []})
         return wrong
 
 
 def choice(label: str, is_sample: bool, sample: int = SAMPLE) -> Callable[[str], bool]:
-    """Return whether to play a step: that of the environment, all, or in a sample one in so many."""
+    """Return whether to play a step: the one of the environment variable, all, or in a sample one in so many."""
     wanted = os.environ.get("MANGONEL_STEP")
 
     def is_chosen(step: str) -> bool:

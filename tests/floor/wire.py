@@ -20,9 +20,9 @@ from tools.messages import HEADER, MORE_TO_COME, OP_MSG, Request, op_msg, op_rep
 if TYPE_CHECKING:
     from floor.world import World
 
-# "silent": the server does it, and nothing comes back on a connection that stays open.
+# "silent": the server runs the command, but the connection stays open without a reply.
 VIRTUAL_BREAKS = (*BREAKS, "silent")
-# Seconds that a message takes; with chance up to this many times of it.
+# Seconds that a message takes; chance multiplies them by up to this factor.
 _WAY_S = 0.001
 _SPREAD = 20
 _BUFFER = 1 << 20
@@ -54,12 +54,12 @@ class Wire:
         self._lines: list[_Line] = []
 
     def break_at(self, kind: str, at: int) -> None:
-        """Count from one again, and lose command `at`; 0 loses none."""
+        """Restart the count of commands, and lose command `at`; 0 loses none."""
         self._kind, self._at = kind, at
         self.commands, self.broken, self.broken_in = [], None, ""
 
     def meet(self, request: Request, line: int) -> str:
-        """Count a request; return how it is lost, "" if it is not."""
+        """Count a request; return how to lose it, or "" to deliver it."""
         self.history.append((self.world.monotonic(), line, request.name))
         if request.name in UNCOUNTED:
             return ""
@@ -70,7 +70,7 @@ class Wire:
         return self._kind
 
     def is_quiet(self) -> bool:
-        """Return whether the server has done each command and each answer has arrived."""
+        """Return whether the server has run each command and each reply has arrived."""
         return not self.under_way and not self.world.is_busy()
 
     def connect(self) -> socket.socket:
@@ -95,7 +95,7 @@ class _Line:
         self._server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         far.setblocking(False)
         self._received = bytearray()
-        # The moments before which nothing arrives there: messages do not overtake each other.
+        # Earliest next arrival in each direction: messages do not overtake each other.
         self._earliest = [0.0, 0.0]
         self._is_silent = False
         self._under_way = 0
@@ -172,7 +172,7 @@ class _Line:
             self._leave()
 
     def _leave(self) -> None:
-        """Close the connection; what is on its way to the server arrives all the same."""
+        """Close the connection; messages on their way to the server still arrive."""
         if self._far.fileno() >= 0:
             self._wire.world.forget(self._far.fileno())
             self._far.close()
@@ -190,7 +190,7 @@ def _has_more(answer: bytes) -> bool:
 
 
 def _plain_hello(answer: bytes) -> bytes:
-    """Return the answer without what makes the client ask for the next one ahead: no real time passes here."""
+    """Return the reply without the flag that makes the client prefetch: no real time passes here."""
     _, request_id, response_to, opcode = HEADER.unpack_from(answer)
     is_msg = opcode == OP_MSG
     document: dict[str, Any] = bson.decode(answer[HEADER.size + (5 if is_msg else 20) :])

@@ -1,4 +1,4 @@
-"""Time that a test moves, and the greenlets that wait in it: with one thread and one seed, each run is the same.
+"""Virtual time, and the greenlets that wait in it: with one thread and one seed, each run is the same.
 
     with World(seed=1) as world:
         world.run(program)        # what it waits for takes no time of the machine
@@ -38,7 +38,7 @@ from tools.faces import StreamsLoop
 
 _NANOSECONDS = 10**9
 _START_S = 1_000
-# More turns than any program here takes: one that goes round in a circle fails.
+# More turns than any program here takes, to stop an endless loop.
 _LONGEST_RUN_S = 3_600
 
 
@@ -62,7 +62,7 @@ class World:
         self._tickets = itertools.count()
         self._timers: list[tuple[int, int, Callable[[], object]]] = []
         self._ready: deque[Callable[[], object]] = deque()
-        # By descriptor, in the order of their beginning.
+        # By descriptor, in the order in which they began to wait.
         self._readers: dict[int, Callable[[], object]] = {}
         self._poll = select.poll()
         self._hub = greenlet.getcurrent()
@@ -70,7 +70,7 @@ class World:
         self._clocks: list[tuple[Any, int]] = []
         self._thread = get_ident()
         self._outside = 0
-        # By greenlet: how often it has waited, the wait at which it is broken off, and how.
+        # By greenlet: its number of waits, the wait at which it is interrupted, and how.
         self._programs: dict[Any, tuple[int, int, str]] = {}
         self._patches = pytest.MonkeyPatch()
 
@@ -89,11 +89,11 @@ class World:
         heapq.heappush(self._timers, (self.moment(seconds), next(self._tickets), callback))
 
     def moment(self, seconds: float) -> int:
-        """Return the nanoseconds of the clock in this many seconds; never less, or time would not move on."""
+        """Return the clock's nanoseconds in this many seconds, rounded up, or time would not advance."""
         return self.now + math.ceil(seconds * _NANOSECONDS)
 
     def turn(self) -> None:
-        """Run what can run now."""
+        """Run every greenlet that is ready."""
         self._hub = greenlet.getcurrent()
         while True:
             while self._ready:
@@ -110,7 +110,7 @@ class World:
         return bool(self._ready or self._poll.poll(0))
 
     def advance(self, until: int | None = None) -> None:
-        """Move on to the next thing that is to happen, at most to the moment `until`."""
+        """Advance to the next event, but not past `until`."""
         if not self._timers and until is None:
             raise AssertionError("everything waits, and nothing will happen")
         if until is None or (self._timers and self._timers[0][0] <= until):
@@ -161,12 +161,12 @@ class World:
         return [results[number][0] for number in range(len(programs))]
 
     def in_greenlets(self) -> int:
-        """Return how many greenlets have not ended: programs, and what would be threads."""
+        """Return how many greenlets have not ended: programs, and the stand-ins for threads."""
         return len(self._greenlets)
 
     @contextlib.contextmanager
     def break_off(self, at: int, kind: str) -> Iterator[Callable[[], int]]:
-        """Raise BrokenOff in the running greenlet at one of its waits; give what tells how often it has waited.
+        """Raise BrokenOff in the running greenlet at one of its waits; return a function that counts its waits.
 
         Args:
             at: the number of the wait, from one; 0 raises nothing.
@@ -180,7 +180,7 @@ class World:
             del self._programs[me]
 
     def wait(self, begin: Callable[[Callable[[], object]], object], seconds: float | None = None) -> bool:
-        """Suspend the running greenlet; return whether it was woken before `seconds` had passed.
+        """Suspend the running greenlet; return whether it was woken within `seconds`.
 
         Args:
             begin: called with what wakes the greenlet.
@@ -243,7 +243,7 @@ class World:
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """Let the calls in this block wait by the machine's clock."""
+        """Let the calls in this block use the machine's clock."""
         self._outside += 1
         try:
             yield
@@ -251,7 +251,7 @@ class World:
             self._outside -= 1
 
     def leave_outside(self, client: Any) -> Any:
-        """Have all operations of a blocking client done outside; return it."""
+        """Run all operations of a blocking client outside the world; return it."""
 
         def outside(call: Callable[..., Any]) -> Callable[..., Any]:
             def work(*args: Any) -> Any:
@@ -266,7 +266,7 @@ class World:
 
     def __enter__(self) -> World:
         gc.collect()
-        # A finalizer that runs at another moment would make another run.
+        # A garbage collection at another moment would make another run.
         gc.disable()
         self._patch(time, "monotonic", self.monotonic)
         self._patch(time, "sleep", self.sleep)
@@ -286,7 +286,7 @@ class World:
         gc.enable()
 
     def _patch(self, module: Any, name: str, virtual: Callable[..., Any]) -> None:
-        """Replace a function, inside of the world and in its thread alone."""
+        """Replace a function, inside the world and in its thread alone."""
         real = getattr(module, name)
 
         def choose(*args: Any, **options: Any) -> Any:
@@ -380,7 +380,7 @@ class Socket:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Looks at a loop's descriptors; in place of waiting it moves the world on."""
+    """Looks at a loop's descriptors; instead of waiting it advances the world."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -389,7 +389,7 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         until = None if timeout is None else self._world.moment(timeout)
         loop = asyncio._get_running_loop()
-        # What stands for other threads runs here.
+        # Greenlets that stand for other threads run here.
         asyncio._set_running_loop(None)
         try:
             while True:
@@ -427,4 +427,4 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualStreamsLoop(VirtualLoop, StreamsLoop):
-    """The same, and it watches no descriptors for others."""
+    """The same, without watching descriptors for others."""

@@ -36,14 +36,14 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["near", "far"])
 def distance(request: pytest.FixtureRequest) -> None:
-    """Play a test in both ways; for `usefixtures`."""
+    """Run a test both ways; for `usefixtures`."""
     if request.param == "far":
         request.getfixturevalue("far")
 
 
 @pytest.fixture
 def database_name(standalone: Server) -> str:
-    """The name of a database that only this test uses. On a standalone, whose writes wait for no replication."""
+    """The name of a database for one test, on a standalone, whose writes do not wait for replication."""
     return f"test_{uuid.uuid4().hex[:12]}"
 
 
@@ -57,7 +57,7 @@ def database(
 
 @pytest.fixture
 def bucket(face: Face, database: Any) -> Any:
-    """A bucket of small chunks, so that few bytes make many of them."""
+    """A bucket of small chunks, so that a few bytes make many chunks."""
     return face.bucket_class(database, chunk_size_bytes=10)
 
 

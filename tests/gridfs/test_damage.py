@@ -1,6 +1,6 @@
 """A damaged file is reported whichever way it is read, and no byte of a damaged chunk is handed out.
 
-Each kind of damage at the first, a middle and the last chunk, in small files and in one of several batches.
+Each kind of damage is tried at the first, a middle and the last chunk, in small files and in one of several batches.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def originals(standalone: Server) -> Iterator[dict[str, Any]]:
 def damaged(
     request: pytest.FixtureRequest, face: Any, standalone: Server, originals: dict[str, Any]
 ) -> Iterator[Callable[..., Any]]:
-    """Damage a file, and return a way to open it; mended afterwards."""
+    """Damage a file and return a function that opens it; undo the damage afterwards."""
     database, kind = originals["database"], request.param
     chunks = database["fs.chunks"]
     changed: list[Any] = []
@@ -142,7 +142,7 @@ def test_damage_is_reported(
             continue
         with pytest.raises(CorruptGridFile, match=r"chunk") as caught:
             way(face, opened())
-        # The message names the chunk that is due. Of several connections, the first one to notice reports it.
+        # The message names the expected chunk. Of several connections, the first one to notice reports the damage.
         assert way is over_connections or f"#{PLACES[place]}" in str(caught.value), way
 
 
@@ -350,7 +350,7 @@ def test_an_absurd_length_is_the_same_kind_of_error_as_pymongos(
     assert type(ours.value).__name__ == type(caught.value).__name__
 
 
-def test_what_chunks_there_are_can_be_read_piece_by_piece(face: Any, bucket: Any, peer: Any) -> None:
+def test_existing_chunks_can_be_read_piece_by_piece(face: Any, bucket: Any, peer: Any) -> None:
     file_id = face.wait(bucket.upload_from_stream("file", b"0123456789" * 3))
     peer["fs.files"].update_one({"_id": file_id}, {"$set": {"length": ABSURD}})
     source = face.wait(bucket.open_download_stream(file_id))

@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 
 
 class Told(monitoring.CommandListener):
-    """Keeps the commands and their ends, in order: `find`, and `find.` for its reply."""
+    """Keeps the commands and their replies, in order: `find`, and `find.` for its reply."""
 
     def __init__(self) -> None:
         self.all: list[str] = []
@@ -49,7 +49,7 @@ def told() -> Told:
 
 @pytest.fixture
 def watched(face: Any, standalone: Server, database_name: str, told: Told, far: None) -> Any:
-    """A bucket of small chunks on a client that tells its commands."""
+    """A bucket of small chunks on a client that records its commands."""
     client = face.client(standalone.uri, event_listeners=[told])
     return face.bucket_class(client[database_name], chunk_size_bytes=10)
 
@@ -77,7 +77,7 @@ def test_document_and_first_chunks_are_one_command(
     assert told.take() == ["aggregate", "aggregate."]
     assert source._file["length"] == len(data)
     assert WAYS[way](face, source) == data
-    # The first chunks tell the end of a file that has fewer; the rest of a longer one has a cursor of its own.
+    # The first chunks show the end of a shorter file; the rest of a longer one has a cursor of its own.
     commands = told.take()
     assert commands[:1] == ([] if count <= FEW else ["find"])
     assert "killCursors" not in commands
@@ -114,7 +114,7 @@ def test_after_a_larger_file_was_read_the_next_one_comes_whole(
     assert commands_to_read(larger, data) == ["aggregate"]
     assert commands_to_read(other, data[:250]) == ["aggregate"]
     assert commands_to_read(small, b"x" * 10) == ["aggregate"]
-    # As many as the last one had: the least.
+    # As many chunks as the last file had: the minimum.
     assert commands_to_read(larger, data)[:2] == ["aggregate", "find"]
 
 
@@ -208,11 +208,11 @@ def test_chunks_that_one_reply_cannot_hold_are_read_by_another_cursor(
         def open_cursors() -> int:
             return int(other.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"])
 
-        # Those that other tests have left on the server.
+        # Cursors that other tests have left on the server.
         before = open_cursors()
         assert face.wait(face.wait(watched.open_download_stream(file_id)).read()) == data
         assert face.wait(watched.download(file_id, connections=2)) == data
-        # The server's rest of the first command is ended, not left to its timeout.
+        # The rest of the first command is killed on the server, not left to its timeout.
         eventually(lambda: open_cursors() <= before)
 
 
@@ -331,7 +331,7 @@ def test_few_connections_are_enough(
 ) -> None:
     client = face.client(standalone.uri, maxPoolSize=most, waitQueueTimeoutMS=20_000)
     bucket = face.bucket_class(client[database_name], chunk_size_bytes=MIB)
-    # Of a larger file inserts stay in flight while the source is read.
+    # While the source of a larger file is read, inserts stay in flight.
     assert len(face.wait(bucket.upload_from_stream("large", b"x" * 9 * MIB)).binary) == 12
     for size in (0, 5, 3 * MIB):
         data = os.urandom(size)
@@ -365,7 +365,7 @@ def test_threads_that_share_few_connections_do_not_wait_for_each_other(
         client.drop_database(database_name)
 
 
-def test_distance_is_learned_from_the_line(
+def test_distance_is_learned_from_the_connection(
     face: Any, standalone: Server, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_opening, "LEAST_DISTANCE", LEAST_DISTANCE)

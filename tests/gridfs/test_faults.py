@@ -43,7 +43,7 @@ def source(face: Any, standalone: Server, file_id: Any) -> Any:
 
 @pytest.fixture
 def fail(standalone: Server) -> Iterator[Callable[..., None]]:
-    """Let the server's next commands of a name fail."""
+    """Make the server's next commands of this name fail."""
     with MongoClient(standalone.uri) as client:
 
         def switch(*names: str, times: int = 1, skip: int = 0, **how: Any) -> None:
@@ -115,7 +115,7 @@ def test_other_errors_are_not_tried_again(face: Any, source: Any, fail: Callable
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("after", [100, 300 * 1024, 11 * MIB, 20 * MIB + 5])
-def test_line_cut_within_a_reply_costs_no_byte(
+def test_connection_cut_within_a_reply_costs_no_byte(
     face: Any, standalone: Server, file_id: Any, data: bytes, way: Callable[[Any, Any], bytes], after: int
 ) -> None:
     with LineProxy(standalone.members[0].port) as proxy:
@@ -126,7 +126,7 @@ def test_line_cut_within_a_reply_costs_no_byte(
         assert way(face, source) == data
 
 
-def test_upload_whose_line_is_cut_leaves_no_chunk_or_is_whole(
+def test_upload_whose_connection_is_cut_leaves_no_chunk_or_is_whole(
     face: Any, standalone: Server, database_name: str, data: bytes, peer: Any
 ) -> None:
     with LineProxy(standalone.members[0].port) as proxy:
@@ -136,7 +136,7 @@ def test_upload_whose_line_is_cut_leaves_no_chunk_or_is_whole(
         bucket = face.bucket_class(client[database_name])
         proxy.cut(up=9 * MIB)
 
-        # A standalone takes no write twice, so the upload fails; what was stored of it is removed.
+        # A standalone retries no writes, so the upload fails and its stored chunks are removed.
         with pytest.raises(AutoReconnect):
             face.wait(bucket.upload_from_stream("file", data))
 
@@ -196,10 +196,10 @@ class Unchanging:
 @pytest.mark.parametrize(
     "cipher", [None, Unchanging(False), Unchanging(True)], ids=["plain", "decrypts", "encrypts"]
 )
-def test_what_was_sent_ahead_can_be_waited_for_again_after_an_interrupt(
+def test_data_sent_ahead_can_be_waited_for_again_after_an_interrupt(
     standalone: Server, database_name: str, cipher: Any, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # An upload that is interrupted removes its chunks: after the insert that the server may still carry out.
+    # An interrupted upload removes its chunks only after the insert that the server may still carry out.
     monkeypatch.setenv("MANGONEL_IMPL", way)
     client: Any
     with MongoClient(standalone.uri) as client:
@@ -223,7 +223,7 @@ def test_what_was_sent_ahead_can_be_waited_for_again_after_an_interrupt(
 
 
 class TornSocket:
-    """A socket that is interrupted when bytes have come and their count is not known yet."""
+    """A socket that is interrupted after bytes have arrived and before their number is known."""
 
     def __init__(self, whole: Any) -> None:
         self._whole = whole
@@ -251,7 +251,7 @@ def test_an_interrupt_inside_a_receive_ends_the_connection_instead_of_waiting_fo
             run_now(port.outlast(started))
         with pytest.raises(AutoReconnect):
             run_now(port.outlast(started))
-        # The reply had come, so the server has done its work.
+        # The reply had arrived, so the server has finished.
         assert rows.find_one() == {"_id": 1}
         assert pool_sizes(client)[1:] == (0, 0, 0)
         client.drop_database(database_name)
@@ -263,7 +263,7 @@ def test_the_limit_of_an_upload_is_for_all_of_its_commands(
     client = face.client(standalone.uri, timeoutMS=2000)
     bucket = face.bucket_class(client["gridfs_limit"])
     face.wait(bucket.upload_from_stream("first", b"x"))
-    # Each of both inserts has time enough, and they follow each other.
+    # Each insert alone has enough time, but one follows the other.
     fail("insert", times=2, blockConnection=True, blockTimeMS=1300)
     with pytest.raises(PyMongoError) as caught:
         face.wait(bucket.upload_from_stream("second", b"x"))

@@ -17,7 +17,7 @@ def three(face: Any, bucket: Any) -> list[Any]:
 
 
 def test_find_hands_out_files(face: Any, bucket: Any, three: list[Any]) -> None:
-    # Two files of one millisecond are told apart by their ids, which only grow.
+    # Files of the same millisecond are told apart by their ids, which only grow.
     cursor = bucket.find({"length": 3}).sort([("uploadDate", -1), ("_id", -1)])
 
     files = face.collect(cursor)
@@ -107,7 +107,7 @@ def test_delete_removes_file_and_chunks(face: Any, bucket: Any, peer: Any, three
 def test_one_file_is_renamed_and_deleted_by_commands_of_one_document(
     face: Any, standalone: Any, database_name: str, three: list[Any]
 ) -> None:
-    # Only those may be retried.
+    # Only commands of one document may be retried.
     told: list[Any] = []
 
     class Told(monitoring.CommandListener):
@@ -115,10 +115,10 @@ def test_one_file_is_renamed_and_deleted_by_commands_of_one_document(
             told.extend(event.command.get("updates", event.command.get("deletes", [])))
 
         def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-            """Not looked at."""
+            """Not read."""
 
         def failed(self, event: monitoring.CommandFailedEvent) -> None:
-            """Not looked at."""
+            """Not read."""
 
     bucket = face.bucket_class(face.client(standalone.uri, event_listeners=[Told()])[database_name])
     face.wait(bucket.rename(three[0], "renamed"))

@@ -1,4 +1,4 @@
-"""Files of many batches: laid straight into the result, streamed, asked for ahead; always the same bytes."""
+"""Files of many batches: received directly into the result, streamed, or prefetched; always the same bytes."""
 
 from __future__ import annotations
 
@@ -107,6 +107,6 @@ def test_several_connections_read_into_a_buffer(face: Any, large: Any, data: byt
         face.wait(large.download(2, bytearray(10)))
 
 
-def test_fewer_connections_than_one_are_refused(face: Any, large: Any) -> None:
+def test_fewer_than_one_connection_is_refused(face: Any, large: Any) -> None:
     with pytest.raises(ValueError, match="1 connection or more"):
         face.wait(large.download(0))

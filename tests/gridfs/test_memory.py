@@ -1,4 +1,4 @@
-"""Reading a large file in parts holds a few batches of it, at any size.
+"""Reading a large file in parts keeps only a few batches in memory, whatever the file's size.
 
 The full form: GRIDFS_MEMORY_MIB=1024 pytest tests/gridfs/test_memory.py
 """
@@ -20,8 +20,8 @@ from mangonel.server import Server
 SIZE_MIB = int(os.environ.get("GRIDFS_MEMORY_MIB", "128"))
 MOST_MIB = 32
 
-# In a process of its own, whose peak is the reading's. The first batches are read before it is noted: they fill pools
-# and caches that any program has.
+# Runs in a process of its own, so the peak is that of reading. The first batches are read before the measurement,
+# because they fill pools and caches that any program has.
 PROGRAM = """
 import asyncio, resource, sys
 from mangonel import AsyncMongoClient, MongoClient

@@ -251,7 +251,7 @@ def test_after_a_cancelled_read_the_file_goes_on_where_it_was(face: Any, databas
 
 def test_closing_beside_a_read_is_no_damage(face: Any, database: Any) -> None:
     if not face.is_async:
-        pytest.skip("threads meet at other places each time")
+        pytest.skip("threads interleave differently each time")
     bucket = face.bucket_class(database)
     file_id = face.wait(bucket.upload_from_stream("file", b"x" * 3_000_000))
 

@@ -1,4 +1,4 @@
-"""Requests that are sent ahead hold connections between two calls, and always leave one to the other operations."""
+"""Requests sent ahead hold connections between two calls, but always leave one to other operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def short_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=SIZES)
 def small(request: pytest.FixtureRequest, face: Any, standalone: Any, database_name: str) -> Any:
-    """A database of a client with so many connections."""
+    """A database of a client with this many connections."""
     return face.client(standalone.uri, maxPoolSize=request.param, waitQueueTimeoutMS=1000 * TIMEOUT)[
         database_name
     ]
@@ -81,7 +81,7 @@ def test_downloads_that_are_open(face: Any, small: Any) -> None:
 
 def test_threads_that_wait_for_each_other(face: Any, small: Any) -> None:
     if face.is_async:
-        pytest.skip("a task goes on by itself")
+        pytest.skip("tasks need no thread")
     small.rows.insert_many({"_id": n} for n in range(50))
     is_open, is_served = threading.Barrier(3), threading.Event()
 

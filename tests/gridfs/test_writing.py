@@ -1,4 +1,4 @@
-"""Writing a file: what may be written, what is stored, and that an unfinished file leaves nothing."""
+"""Writing a file: accepted input, stored data, and unfinished files that leave nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("distance")
 
 
 def left_over(peer: Any) -> tuple[int, int]:
-    """How many file documents and chunks there are."""
+    """Return the numbers of file documents and chunks."""
     return peer["fs.files"].count_documents({}), peer["fs.chunks"].count_documents({})
 
 
@@ -53,7 +53,7 @@ def test_any_buffer_is_written(face: Any, bucket: Any, data: Any) -> None:
 def test_one_connection_is_enough(face: Any, standalone: Any, database_name: str) -> None:
     client = face.client(standalone.uri, maxPoolSize=1, waitQueueTimeoutMS=20_000)
     bucket = face.bucket_class(client[database_name], chunk_size_bytes=10)
-    # The first meets no connection, the others an idle one; each bucket is empty and asks for its indexes.
+    # The first upload finds no connection, the others an idle one; each bucket is empty and requests its indexes.
     for data in (b"", b"12345678901"):
         file_id = face.wait(bucket.upload_from_stream("file", data))
         assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == data
@@ -74,7 +74,7 @@ def test_file_object_is_read_to_its_end(face: Any, bucket: Any) -> None:
     assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == b"x" * 35
 
 
-def test_asyncio_reads_from_what_has_to_be_awaited(face: Any, bucket: Any) -> None:
+def test_asyncio_reads_from_awaitable_sources(face: Any, bucket: Any) -> None:
     if not face.is_async:
         pytest.skip("a blocking face awaits nothing")
 
@@ -103,7 +103,7 @@ def test_str_needs_an_encoding(face: Any, database: Any) -> None:
 
 
 @pytest.mark.parametrize("data", [5, None, ["x"]])
-def test_what_has_no_bytes_is_refused(face: Any, database: Any, data: Any) -> None:
+def test_values_without_bytes_are_refused(face: Any, database: Any, data: Any) -> None:
     with pytest.raises(TypeError, match="can only write strings or file-like objects"):
         face.wait(face.fs_class(database).put(data))
 
@@ -286,7 +286,7 @@ def test_upload_that_breaks_off_at_its_end_removes_no_file_of_another_upload(
         """In place of KeyboardInterrupt, which would end the loop's thread too."""
 
     class Files:
-        """Stores the file's document, and breaks off before that is known."""
+        """Stores the file's document, and breaks off before the reply is known."""
 
         def _insert_checked(self, file: dict[str, Any], session: Any) -> Any:
             if owner == "another upload":
@@ -424,7 +424,7 @@ def test_an_upload_whose_loop_has_ended_says_so_and_takes_no_more(
     target = AsyncGridFSBucket(client[database_name]).open_upload_stream("file")
     loop = asyncio.new_event_loop()
     loop.run_until_complete(client.aconnect())
-    # It would tell of the tasks that end with it.
+    # asyncio would log the tasks that end with the loop.
     loop.set_exception_handler(lambda *_: None)
     steps = target.write(b"x" * 30_000_000)
     task = loop.create_task(steps)

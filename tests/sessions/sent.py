@@ -1,4 +1,4 @@
-"""A scripted deployment that both drivers talk to, and what they sent there, made comparable."""
+"""A scripted deployment for both drivers, and the commands that each sends there in a comparable form."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ HELLOS: dict[str, dict[str, Any]] = {
     "load balancer": {"msg": "isdbgrid", "maxWireVersion": 17, "serviceId": ObjectId()},
     "without sessions": {"logicalSessionTimeoutMinutes": None, "setName": "rs0", "hosts": []},
 }
-# Fields that only say who asks, or where.
+# Fields that only identify the sender or the database.
 _LEFT_OUT = {"$db", "$readPreference", "$clusterTime", "_id"}
 
 
 def deployment(kind: str) -> ScriptedServer:
-    """Return a server that tells each reply's time: seconds 100, and one more for each reply."""
+    """Return a server whose replies carry a time: 100 seconds, and one more for each reply."""
     hello = {name: value for name, value in HELLOS[kind].items() if value is not None}
     server = ScriptedServer(hello=hello)
     if "setName" in hello:
@@ -44,7 +44,7 @@ def deployment(kind: str) -> ScriptedServer:
 
         return answer
 
-    # What a count, a listing of collections and one of indexes look for.
+    # The filters of a count, of a listing of collections and of one of indexes.
     document = {"_id": 1, "n": 1, "name": "a_1", "type": "collection", "options": {}, "key": {"a": 1}}
     cursor = {"id": 0, "ns": "db.things", "firstBatch": [document], "atClusterTime": Timestamp(77, 1)}
     for name in ("find", "aggregate", "listCollections", "listIndexes"):
@@ -74,7 +74,7 @@ def failing(code: int, *labels: str, **fields: Any) -> Reply:
 
 
 def sent(server: ScriptedServer) -> list[dict[str, Any]]:
-    """Return the commands that the server got: sessions by their order, sequences as fields."""
+    """Return the commands that the server got; sessions are numbered in order, document sequences are fields."""
     sessions: dict[bytes, int] = {}
     commands = []
     for request in server.received():
@@ -82,7 +82,7 @@ def sent(server: ScriptedServer) -> list[dict[str, Any]]:
         if "lsid" in command:
             command["lsid"] = sessions.setdefault(bytes(command["lsid"]["id"]), len(sessions) + 1)
         if command.get("comment", "") is None:
-            # PyMongo's dropDatabase says that there is none.
+            # PyMongo's dropDatabase sends a comment of None.
             del command["comment"]
         commands.append({name: _plain(value) for name, value in command.items() if name not in _LEFT_OUT})
     return commands
@@ -102,18 +102,18 @@ def run(scenario: Callable[..., Any], server: ScriptedServer, client: Any) -> An
         value = scenario(client, client["db"]["things"], server)
     except Exception as error:
         labels = sorted(getattr(error, "_error_labels", ()))
-        # Whether a network error may be retried is not the question here.
+        # Retries after a network error are not tested here.
         return type(error).__name__, [label for label in labels if label != "RetryableWriteError"]
     assert not inspect.isawaitable(value)
     return value
 
 
 def lines(server: ScriptedServer) -> list[tuple[str, int]]:
-    """Return which connection each command came on, counted in the order of their first use."""
+    """Return the connection of each command; connections are numbered by first use."""
     seen: dict[int, int] = {}
     return [(each.name, seen.setdefault(each.connection, len(seen))) for each in server.received()]
 
 
 def uri_of(server: ScriptedServer, kind: str) -> str:
-    """Return where a client of this kind of deployment connects to."""
+    """Return the URI for this kind of deployment."""
     return f"mongodb://{server.address}/?loadBalanced=true" if kind == "load balancer" else server.uri

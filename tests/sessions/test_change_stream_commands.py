@@ -1,4 +1,4 @@
-"""What change streams put on the wire and how they go on after errors, beside PyMongo against the same script."""
+"""Commands of change streams and their recovery from errors, beside PyMongo against the same script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def change(number: int) -> dict[str, Any]:
 
 
 def first(*numbers: int, behind: int | None = None, id: int = CURSOR, **fields: Any) -> dict[str, Any]:
-    """Return the reply that opens a stream; `behind`: the token behind the batch."""
+    """Return the reply that opens a stream; `behind` is the token after the batch."""
     return _batch("firstBatch", numbers, behind, id, fields)
 
 
@@ -106,7 +106,7 @@ def in_a_session(client: Any, things: Any, server: Any) -> Any:
 
 
 def lost(what: Any, *, before: int = 1, then: Any = None) -> Callable[..., Any]:
-    """Return a scenario in which a getMore ends in `what` after some batches of one change."""
+    """Return a scenario in which a getMore ends in `what` after several batches of one change."""
 
     def scenario(client: Any, things: Any, server: Any) -> Any:
         server.once("aggregate", first(behind=10), then or first(behind=40))
@@ -118,7 +118,7 @@ def lost(what: Any, *, before: int = 1, then: Any = None) -> Callable[..., Any]:
 
 
 def started(option: str, *, changes: int, behind: int | None) -> Callable[..., Any]:
-    """Return a scenario that starts at a token or a time, and is lost after some changes."""
+    """Return a scenario that starts at a token or a time and loses its cursor after some changes."""
 
     def scenario(client: Any, things: Any, server: Any) -> Any:
         given = _timestamp(client, 20) if option == "start_at_operation_time" else {"_data": "given"}
@@ -231,10 +231,10 @@ def test_stream_goes_on_as_in_pymongo(name: str) -> None:
             package.MongoClient(server.uri, serverSelectionTimeoutMS=60_000) as client,
         ):
             outcome = run(SCENARIOS[name], server, client)
-            # Killing what the server has forgotten is good manners only.
+            # A cursor that the server has forgotten need not be killed.
             commands = [command for command in sent(server) if "killCursors" not in command]
             for command in commands:
-                # Which implicit session an attempt gets is for each driver to choose.
+                # Each driver may choose the implicit session of an attempt.
                 command["lsid"] = command.get("lsid") is not None
             seen[driver] = (outcome, commands)
 
@@ -255,7 +255,7 @@ def test_wrong_arguments_are_refused_as_in_pymongo(name: str) -> None:
 
 
 def test_collation_is_sent() -> None:
-    # PyMongo 4.20 takes it, and forgets it.
+    # PyMongo 4.20 accepts the collation and drops it.
     with deployment("replica set") as server, mangonel.MongoClient(server.uri) as client:
         server.once("aggregate", first(1))
         client.db.things.watch(collation={"locale": "en"})

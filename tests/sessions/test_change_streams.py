@@ -17,7 +17,7 @@ from tools.faces import Face, eventually
 
 
 def seen(change: Any) -> Any:
-    """Return what a change says happened."""
+    """Return the operation of a change."""
     return change and (change["operationType"], change["documentKey"]["_id"])
 
 
@@ -184,7 +184,7 @@ def test_raw_changes(face: Face, collection: Any) -> None:
 
 
 class ShoutingCodec(TypeCodec):
-    """Decodes strings into capitals, resume tokens too if they are not kept as they came."""
+    """Decodes strings into capitals, and resume tokens too unless they are kept as received."""
 
     python_type = bytearray
     bson_type = str
@@ -203,7 +203,7 @@ def test_decoders_of_the_user_leave_the_token_as_it_is(face: Face, collection: A
 
     change = next_of(face, stream)
     assert change["fullDocument"]["name"] == "ada!"
-    # The cursor is taken away, and the stream has to find the place by its token.
+    # The cursor is killed, so the stream must find its place by its token.
     face.wait(stream._cursor.close())
 
     assert [next_of(face, stream)["documentKey"]["_id"] for _ in range(2)] == [1, 2]

@@ -1,4 +1,4 @@
-"""What sessions and transactions put on the wire, beside PyMongo against the same scripted deployment."""
+"""Commands of sessions and transactions, beside PyMongo against the same scripted deployment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DRIVERS: dict[str, Any] = {"mangonel": mangonel, "pymongo": pymongo}
 
 
 def _of(client: Any) -> Any:
-    """Return the package that a client is from."""
+    """Return the package of a client."""
     return DRIVERS[type(client).__module__.partition(".")[0]]
 
 
@@ -163,7 +163,7 @@ def empty_transactions(client: Any, things: Any, server: Any) -> None:
 
 
 def wrong_order(what: str) -> Callable[..., Any]:
-    """Return a scenario that calls methods in an order that has no meaning; `what` are their first letters."""
+    """Return a scenario that calls methods in a meaningless order; `what` holds their first letters."""
 
     def scenario(client: Any, things: Any, server: Any) -> None:
         with client.start_session() as session:
@@ -458,7 +458,7 @@ SCENARIOS = [
 
 KINDS = ("replica set", "mongos", "replica set of 4.4", "load balancer")
 CASES = [(scenario, kind) for kind in KINDS for scenario in SCENARIOS]
-# Some mistakes are found sooner here than where the peer finds that there are no sessions.
+# This driver reports some mistakes before PyMongo reports that there are no sessions.
 CASES += [
     (scenario, "without sessions") for scenario in (reads_after_writes, committed, bound, empty_transactions)
 ]

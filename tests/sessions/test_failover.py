@@ -1,4 +1,4 @@
-"""Change streams and transactions of a set of three whose primary is killed under them, on both faces."""
+"""Change streams and transactions on a replica set of three whose primary is killed meanwhile, on both faces."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KILLED_AT = (100, 250)
 
 @pytest.fixture(scope="module")
 def trio() -> Iterator[Server]:
-    """Three members, for tests that put every member back into service."""
+    """Three members; each test puts every member back into service."""
     with start(replica_set=3) as deployment:
         yield deployment
 
 
 class Writer(threading.Thread):
-    """Inserts numbered documents with a majority, one after the other, and kills primaries on the way."""
+    """Inserts numbered documents one by one with majority write concern, and kills primaries meanwhile."""
 
     def __init__(self, server: Server, database: str) -> None:
         super().__init__(daemon=True)
@@ -58,7 +58,7 @@ class Writer(threading.Thread):
 
 
 def follow(stream: Any) -> list[int]:
-    """Read changes until the last one; carry on after an error, as the stream promises."""
+    """Read changes until the last one; continue after an error, as the stream promises."""
     numbers: list[int] = []
     while not numbers or numbers[-1] != CHANGES - 1:
         try:
@@ -69,7 +69,7 @@ def follow(stream: Any) -> list[int]:
 
 
 async def follow_async(stream: Any) -> list[int]:
-    """As `follow`."""
+    """As `follow`, on asyncio."""
     numbers: list[int] = []
     while not numbers or numbers[-1] != CHANGES - 1:
         try:

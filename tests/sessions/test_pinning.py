@@ -1,4 +1,4 @@
-"""Transactions on a sharded cluster stay with one router, whose part two scripted servers play here."""
+"""Transactions on a sharded cluster stay on one mongos; two scripted servers play the routers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def routers() -> Iterator[list[ScriptedServer]]:
 
 @pytest.fixture
 def cluster(face: Face, routers: list[ScriptedServer]) -> Any:
-    """A client that knows both routers and takes either, however far it is."""
+    """A client that knows both routers and uses either, whatever its latency."""
     hosts = ",".join(router.address for router in routers)
     client = face.client(f"mongodb://{hosts}/", localThresholdMS=10_000, heartbeatFrequencyMS=500)
     face.run(lambda: client.admin.command("ping"))
@@ -40,7 +40,7 @@ def test_all_commands_of_a_transaction_go_to_one_router(
     session = cluster.start_session()
     addresses = {router.address for router in routers}
     pinned: list[str] = []
-    # Each router is as likely as the other, so chance almost never leaves one of them out.
+    # Both routers are equally likely, so chance almost never leaves one out.
     while len(pinned) < 12 or (set(pinned) != addresses and len(pinned) < 64):
         session.start_transaction()
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Explicit sessions on both faces: what they remember, where they end, and how they are bound."""
+"""Explicit sessions on both faces: their state, their end, and how they are bound."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_times_of_the_session_advance(face: Face, client: Any, collection: Any) 
 
 
 def test_secondary_reads_what_the_session_wrote(face: Face, client: Any, collection: Any) -> None:
-    # A set of one has no secondary; that the read waits for the time is in the command, which test_commands compares.
+    # A set of one has no secondary. test_commands checks that the command carries the time for which the read waits.
     nearest = collection.with_options(read_preference=ReadPreference.NEAREST)
     session = client.start_session(causal_consistency=True)
     for number in range(20):
@@ -110,7 +110,7 @@ def test_writes_at_once_in_one_session_are_told_what_to_do(face: Face, client: A
     session = client.start_session()
     face.wait(collection.insert_one({}, session=session))
     face.wait(collection.insert_one({}, session=session))
-    # As if it had begun before the other two, and came behind them.
+    # As if it had begun before the other two and came after them.
     late = {"insert": collection.name, "documents": [{}], "txnNumber": Int64(0)}
     with pytest.raises(
         errors.OperationFailure, match="a session runs one operation at a time: await each"
@@ -200,7 +200,7 @@ def test_bound_session_is_that_of_all_operations_inside(face: Face, client: Any,
         async with session.bind(end_session=False):
             await collection.insert_one({"_id": 1})
             assert await collection.find_one({"_id": 1}) == {"_id": 1}
-        # Another task is not inside.
+        # A session bound here is not bound in another task.
         time = session.operation_time
         assert time is not None
         await collection.insert_one({"_id": 2})
@@ -231,7 +231,7 @@ def test_session_bound_in_one_thread_is_not_bound_in_another(server: Any, databa
     assert session.has_ended
 
 
-# Of the end of a session that was interrupted before its first step.
+# A warning about the session's end, which was interrupted before its first step.
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 def test_an_interrupt_leaves_no_session_bound(server: Any) -> None:
     with MongoClient(server.uri) as client:

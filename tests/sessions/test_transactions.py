@@ -49,7 +49,7 @@ def test_a_standalone_server_is_told_with_the_remedy(standalone: Server, work: C
         ) as raised,
     ):
         work(client)
-    # The server's own words are as they came.
+    # The server's own message is kept unchanged.
     assert raised.value.details is not None
     assert "standalone" not in raised.value.details["errmsg"]
 
@@ -223,7 +223,7 @@ def test_time_limit_ends_the_tries_with_the_last_error(face: Face, monkeypatch: 
 
 def test_commit_of_unknown_result_is_sent_until_it_is_known(face: Face) -> None:
     with deployment("replica set") as server:
-        # Each attempt of the exchange is two commands.
+        # Each attempt of the exchange sends two commands.
         server.once("commitTransaction", *[failing(91, "RetryableWriteError")] * 5)
         client = face.client(server.uri)
         callback = callback_of(face, client.db.things)
@@ -294,7 +294,7 @@ def test_line_lost_before_the_first_command_leaves_the_start_to_its_second_attem
         client = face.client(server.uri)
         face.wait(client.db.things.find_one({}))
         server.close_connections()
-        # An idle connection is looked at before its next use after a second.
+        # A connection that was idle for a second is checked before its next use.
         time.sleep(1.1)
         session = client.start_session()
         session.start_transaction()
