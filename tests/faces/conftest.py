@@ -1,4 +1,4 @@
-"""Every face: blocking in its two paths, asyncio and uvloop, and a loop that watches no descriptors."""
+"""Every face: blocking with both implementations, asyncio, uvloop, and a loop that watches no descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async_face = faces(*LOOPS)
 
 @pytest.fixture
 def observers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Return a function that counts the driver's running threads started since; earlier ones may end at any moment."""
+    """Return a function that counts the driver's threads started from now on; earlier ones may end at any moment."""
     known: list[list[int]] = []
     start = monitors._start
 
@@ -31,6 +31,6 @@ def observers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
 @pytest.fixture(params=LOOPS)
 def loop_name(request: pytest.FixtureRequest) -> str:
-    """The kinds of loop, for tests that make their own."""
+    """The kinds of loop, for tests that create loops themselves."""
     name: str = request.param
     return name

@@ -18,7 +18,7 @@ STORED = 300
 
 
 def operations(driver, collection, bucket, file_id):
-    """Yield a name and what to call; each is one call of the user's on either face."""
+    """Yield names and callables; each is one user call on either face."""
     one = {"_id": 1}
     yield "find_one", lambda: collection.find_one(one)
     yield "insert_one", lambda: collection.insert_one({"n": 1})

@@ -1,4 +1,4 @@
-"""What a call returns, on every face: against a real mongod, and against servers that answer badly."""
+"""Results of calls on every face: against a real mongod, and against servers that reply badly."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_document_that_is_no_bson_harms_neither_the_connection_nor_the_others(
     bad = bytearray(bson.encode({"_id": 2, "text": "abc"}))
     bad[bad.index(b"abc")] = 0xFF
     body = bson.encode({"ok": 1, "cursor": {"id": 0, "ns": "a.b", "firstBatch": [{}, {}, {}]}})
-    # Elements "0" and "2" are good, "1" is not; put in by hand, for no encoder would.
+    # Elements "0" and "2" are valid, "1" is not; written by hand, since no encoder would produce them.
     batch = b"\x030\0" + good + b"\x031\0" + bytes(bad) + b"\x032\0" + good
     batch = (len(batch) + 5).to_bytes(4, "little") + batch + b"\0"
     cursor = b"\x12id\0" + bytes(8) + b"\x02ns\0\x04\0\0\0a.b\0" + b"\x04firstBatch\0" + batch
@@ -229,7 +229,7 @@ def test_closing_the_client_ends_what_waits_for_a_reply(face: Face, scripted_ser
         ({1: 2}, InvalidDocument),
         ({"a\0b": 1}, InvalidDocument),
         ({"a": 1 << 64}, OverflowError),
-        # 16 MiB, and the allowance for what a command has besides.
+        # 16 MiB, and the allowance for the other fields of a command.
         ({"a": "x" * (16 * 1024 * 1024 + 16 * 1024)}, DocumentTooLarge),
         ([1], TypeError),
         (None, TypeError),

@@ -1,4 +1,4 @@
-"""What every method on asyncio awaits: a coroutine in all but its class, made in the core."""
+"""The awaitables that asyncio methods return: coroutines made in the core, of a class of their own."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_result_that_is_a_tuple_or_an_exception_arrives_as_it_is(run: Callable
             assert await awaited is result
             task = asyncio.create_task(find(client, lambda _, result=result: result))
             assert await task is result
-            # As code that was not compiled by this interpreter awaits, step by step.
+            # Awaits step by step, as code that this interpreter did not compile does.
             awaited = find(client, lambda _, result=result: result)
             future = awaited.send(None)
             while not future.done():
@@ -127,7 +127,7 @@ def test_a_callback_of_the_wait_gets_the_wait_itself(run: Callable[[Steps], None
         awaited = find(client)
         wait: Any = awaited.send(None)
         told: list[Any] = []
-        # Built in and bound to a task, like its wake-up, which gets another future.
+        # Built in and bound to a task, as the task's own wake-up is, but it receives another future.
         named = asyncio.create_task(asyncio.sleep(0))
         wait.add_done_callback(named.set_name)
         wait.add_done_callback(told.append)
@@ -149,7 +149,7 @@ def test_giving_it_up_before_the_reply_closes_its_connection(
         scripted_server.once("find", Hang())
         awaited = find(client)
         future = awaited.send(None)
-        # On a loop of streams the message is sent by a coroutine, which waits first.
+        # On a loop of streams a coroutine sends the message, and waits first.
         assert future is not None
         assert pool_sizes(client) == (0, 1, 0, 0)
         if how == "close":
@@ -235,7 +235,7 @@ def test_an_error_thrown_by_the_operating_systems_name_is_the_connections(
         awaited = find(client)
         awaited.send(None)
         owing = scripted_server.wait_for("find", 2)[-1].connection
-        # It is tried again, on another connection.
+        # The find is retried on another connection.
         assert awaited.throw(ConnectionResetError("mine")) is not None
         awaited.close()
         wait_closed(scripted_server, owing)
@@ -271,7 +271,7 @@ class Deaf(CommandListener):
 
 @types.coroutine
 def noting_waits(awaited: AwaitedOperation, waits: list[Any]) -> Any:
-    """Await an operation, and keep what its task was suspended for."""
+    """Await an operation, and record the objects for which its task was suspended."""
     while True:
         try:
             waits.append(awaited.send(None))

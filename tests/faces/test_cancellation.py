@@ -1,4 +1,4 @@
-"""Giving up at every stage: the connection that owes a reply is closed, and nothing else is touched."""
+"""Cancellation at every stage: the connection that owes a reply is closed, and nothing else is affected."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_task_cancelled_when_its_turn_has_come_passes_it_on(
 
         async def hold() -> None:
             await find()
-            # The connection was checked in: the first waiter is granted it, and cannot have run yet.
+            # The connection was checked in: it is granted to the first waiter, who cannot have run yet.
             waiters[0].cancel()
 
         holder = asyncio.create_task(hold())
@@ -169,7 +169,7 @@ def test_task_cancelled_in_a_large_send_closes_its_connection(
 
 
 def has_arrived(server: ScriptedServer, connection: int) -> bool:
-    """Whether bytes wait there that the server has not read."""
+    """Return whether unread bytes wait at the server."""
     try:
         return bool(server._open[connection].recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
     except BlockingIOError:
@@ -274,7 +274,7 @@ def test_a_signal_that_reached_another_thread_is_seen_all_the_same(
 
     def interrupt() -> None:
         scripted_server.wait_for("find")
-        # The main thread is inside its system call, which goes on.
+        # The main thread is inside its system call, which continues.
         signal.pthread_kill(other.ident, signal.SIGINT)
 
     threading.Thread(target=interrupt).start()
@@ -371,7 +371,7 @@ def test_a_reply_that_drips_has_no_more_time_than_the_socket_timeout(
 
 
 def test_socket_timeout_ends_a_send_that_nobody_reads(face: Face) -> None:
-    # Answers the handshake by hand, then reads no more.
+    # Completes the handshake by hand, then reads no more.
     from tools.messages import op_msg, parse_request, read_exactly
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -404,7 +404,7 @@ def test_socket_timeout_ends_a_send_that_nobody_reads(face: Face) -> None:
 
 def test_connect_timeout_ends_the_wait_for_a_black_hole(face: Face) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # Accepted by the kernel, never answered: the handshake is silent.
+        # The kernel accepts the connection and no process replies to the handshake.
         uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?directConnection=true"
         client = face.client(uri, connectTimeoutMS=100, serverSelectionTimeoutMS=300)
         with pytest.raises(ServerSelectionTimeoutError, match=r"within 0\.3 s: .*127\.0\.0\.1"):

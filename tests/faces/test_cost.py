@@ -1,7 +1,7 @@
-"""What an operation costs in round trips and in calls to the system, counted, not timed.
+"""Count the round trips and system calls of each operation; nothing is timed.
 
-The counting is strace's, of the thread that runs the operations. MANGONEL_INSTALL_SERVERS=1 lets the test install it
-from Debian, and with MANGONEL_REQUIRE_SERVERS=1 its absence is a failure; where nothing may be traced it is skipped.
+strace counts them in the thread that runs the operations. MANGONEL_INSTALL_SERVERS=1 lets the test install it from
+Debian, and with MANGONEL_REQUIRE_SERVERS=1 its absence is a failure; where nothing may be traced it is skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TIMES = 10
 SENDS = {"sendto", "sendmsg", "write", "writev"}
 RECEIVES = {"recvfrom", "recvmsg", "read"}
 WAITS = {"poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait"}
-# The interpreter's own: asking for the running loop asks for the process.
+# The interpreter's own calls: asking for the running loop asks for the process id.
 FREE = {"getpid", "futex", "madvise", "mmap", "munmap", "mremap", "brk", "getrandom", "clock_gettime"}
 
 # A getMore, and a file's document before its chunks, are the only second round trips.
@@ -31,7 +31,7 @@ Counts = dict[str, collections.Counter[str]]
 
 @pytest.fixture(scope="module")
 def counted(server, tmp_path_factory):
-    """Return a function from face and driver to the calls of each operation, all its repetitions together."""
+    """Return a function from face and driver to the calls of each operation, summed over its repetitions."""
     strace = needed("strace")
     folder = tmp_path_factory.mktemp("strace")
     known: dict[tuple[str, str], Counts] = {}
@@ -53,13 +53,13 @@ def counted(server, tmp_path_factory):
 
 
 def read(trace: str, names: list[str]) -> Counts:
-    """Return the calls between the marks, of the thread that makes the marks."""
+    """Return the calls between the marks, in the thread that makes the marks."""
     lines = [line.split(None, 1) for line in trace.splitlines()]
     marking = next(thread for thread, call in lines if call.startswith("getppid("))
     counts: Counts = {name: collections.Counter() for name in names}
     marks = 0
     for thread, call in lines:
-        # The end of a call that another thread interrupted in the trace: its beginning was counted.
+        # The end of a call that another thread interrupted in the trace: its start was counted.
         if thread != marking or not call[0].isalpha():
             continue
         name = call.partition("(")[0]
@@ -78,7 +78,7 @@ def total(calls: collections.Counter[str], kinds: set[str]) -> int:
 def test_each_operation_takes_one_message_and_a_second_batch_or_a_file_two(counted, face):
     sends = {name: total(calls, SENDS) for name, calls in counted(face, "mangonel").items()}
 
-    # From far, one command reads the document and the chunks; below strace a server may look far, from any look on.
+    # For a distant server, one command reads the document and the chunks; under strace any server may seem distant.
     file = sends.pop("a small file")
     assert TIMES <= file <= ROUND_TRIPS["a small file"] * TIMES
     assert sends == {name: ROUND_TRIPS[name] * TIMES for name in sends}
@@ -99,7 +99,7 @@ def test_a_blocking_operation_is_one_send_and_one_receive_and_no_other_call(coun
 
     others = {name: figure for name, figure in calls.items() if name not in SENDS | RECEIVES | WAITS | FREE}
     assert total(calls, SENDS) == TIMES
-    # A connection that lay idle, as when the machine stood still for a second, is looked at first.
+    # A connection that was idle, as when the machine stood still for a second, is checked first.
     assert TIMES <= total(calls, RECEIVES) <= TIMES + 3
     assert total(calls, WAITS) <= 3
     assert not others
@@ -110,7 +110,7 @@ def test_an_operation_on_a_loop_is_one_send_one_wait_and_one_receive(counted):
 
     others = {name: figure for name, figure in calls.items() if name not in SENDS | RECEIVES | WAITS | FREE}
     assert total(calls, SENDS) == TIMES
-    # A wake-up from elsewhere, as the monitor's, may come in between.
+    # A wake-up from another thread, such as the monitor, may come in between.
     assert TIMES <= total(calls, RECEIVES) <= TIMES + 3
     assert TIMES <= total(calls, WAITS) <= TIMES + 3
     assert not others

@@ -1,4 +1,4 @@
-"""One named server: what it is sent when it is a secondary, and what is said when it does not belong to the set."""
+"""One named server: the commands that it gets as a secondary, and the error when it does not belong to the set."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ import threading, time
 threading.Thread(target=orders.find_one, args=({"slow": 1},), daemon=True).start()
 time.sleep(0.2)
 """
-# Keeps the interpreter in its last phase, with the lock given away, until the slow reply has come.
+# Keeps the interpreter in its last phase, with the lock released, until the slow reply has arrived.
 LAST_WORDS = """
 class Slow:
     def __del__(self):
@@ -149,7 +149,7 @@ def test_the_interpreter_exits_cleanly_and_fast(server: ScriptedServer, name: st
         "PYTHONPATH": str(_package()),
         "PYTHONFAULTHANDLER": "1",
     }
-    # A join of a thread that waits for a reply, or for its next look at the server, would not end in time.
+    # Joining a thread that waits for a reply, or for its next check of the server, would not end in time.
     uri = f"{server.uri}&heartbeatFrequencyMS=300000"
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAMS[name], uri],

@@ -47,7 +47,7 @@ def test_a_forked_child_uses_connections_and_sessions_of_its_own(
 def test_each_of_several_equal_clients_starts_over_in_a_child(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
-    # Clients of one deployment are equal, and each of them has connections that are its own.
+    # Clients of one deployment are equal, and each has its own connections.
     scripted_server.on("find", EMPTY)
     clients = [face.client(scripted_server.uri) for _ in range(3)]
     for client in clients:
@@ -178,5 +178,5 @@ def test_forked_workers_of_multiprocessing_use_the_parents_client(
         worker.join(TIMEOUT)
         assert worker.exitcode == 0
     assert face.run(client.shop.orders.find_one) == {"_id": 1}
-    # Every loop has its own, and each call of an asyncio worker here runs in a new one.
+    # Every loop has its own connections, and each call of an asyncio worker here runs in a new loop.
     assert len(connections_of(scripted_server, "find")) == 1 + 3 * (3 if face.is_async else 1)

@@ -20,7 +20,7 @@ from mangonel.errors import PyMongoError
 from tools.faces import Face
 from tools.scripted_server import Reply, ScriptedServer
 
-# What a length, a count or an element's type may be mistaken for.
+# Bytes that may be read as a length, a count or an element's type.
 BYTES = (0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x09, 0x0D, 0x0F, 0x10, 0x11, 0x12, 0x13, 0x7F, 0x80, 0xFF)
 
 
@@ -47,7 +47,7 @@ def hostile(draw: Any, good: dict[str, Any]) -> bytes:
         if len(data) < 5:
             break
     if draw(st.booleans()):
-        # Most readers end where the length says.
+        # Most readers stop where the length says.
         data[:4] = len(data).to_bytes(4, "little")
     return bytes(data)
 
@@ -63,7 +63,7 @@ def test_reply_of_any_bytes_is_read_or_refused(face: Face, hostile_server: Scrip
     server = hostile_server
     client = face.client(server.uri, retryReads=False, retryWrites=False)
 
-    # Connections and threads are kept from one example to the next.
+    # Connections and threads stay from one example to the next.
     @settings(suppress_health_check=list(HealthCheck))
     @given(st.data())
     def read(data: Any) -> None:

@@ -25,7 +25,7 @@ SECONDS = 20.0
 
 
 class Reads:
-    """A collection of five documents, and what reads it."""
+    """A collection of five documents, and the read to interrupt."""
 
     def __init__(self, client: MongoClient, database: str) -> None:
         self.things = client[database].things
@@ -33,31 +33,31 @@ class Reads:
         self.session = client.start_session()
 
     def find(self) -> None:
-        """The first batch of a query."""
+        """Reads the first batch of a query."""
         next(self.things.find(batch_size=2))
 
     def all(self) -> None:
-        """A query to its end."""
+        """Reads a query to its end."""
         self.things.find(batch_size=2).to_list()
 
     def prefetch(self) -> None:
-        """The next batch is asked for ahead."""
+        """The next batch is prefetched."""
         next(self.things.find(batch_size=2, prefetch=True))
 
     def exhaust(self) -> None:
-        """The server sends on without being asked."""
+        """The server sends further batches unasked (exhaust)."""
         next(self.things.find(batch_size=2, cursor_type=CursorType.EXHAUST))
 
     def aggregate(self) -> None:
-        """The cursor comes with its first batch."""
+        """The first batch arrives with the cursor."""
         self.things.aggregate([], batchSize=2)
 
     def in_session(self) -> None:
-        """What else runs in the session must not be killed."""
+        """Other operations of the session must not be killed."""
         next(self.things.find(batch_size=2, session=self.session))
 
     def aggregate_in_session(self) -> None:
-        """The same with a command's cursor."""
+        """The same with the cursor of a command."""
         self.things.aggregate([], batchSize=2, session=self.session)
 
     def watch(self) -> None:
@@ -69,7 +69,7 @@ class Reads:
 def client(
     request: pytest.FixtureRequest, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MongoClient]:
-    """A client of the shared server that sweeps at once."""
+    """A client of the shared server that sweeps abandoned cursors at once."""
     monkeypatch.setattr(abandoned_cursors, "_SWEEP_S", 0.01)
     if request.param == "reference":
         monkeypatch.setenv("MANGONEL_IMPL", "reference")
@@ -78,7 +78,7 @@ def client(
 
 
 def left_over(client: MongoClient, database: str) -> Any:
-    """The cursors that a server has open there, and the connections in use, when neither end by themselves."""
+    """Return the server's open cursors and the connections in use that do not end by themselves."""
     pipeline: list[Any] = [
         {"$currentOp": {"idleCursors": True, "allUsers": True}},
         {"$match": {"type": "idleCursor", "ns": {"$regex": f"^{database}\\."}}},
@@ -92,7 +92,8 @@ def left_over(client: MongoClient, database: str) -> Any:
 
 
 def at_every_place(comes_to: Callable[[int], bool], client: MongoClient, database: str) -> int:
-    """Interrupt at one place after the other, and see that each leaves nothing; return the first that is not there.
+    """Interrupt at each place in turn and check that nothing is left; return the number of the first place that does
+    not exist.
 
     Args:
         comes_to: interrupts at the place of a number, from one; returns whether there is such a place.
@@ -114,13 +115,13 @@ def at_every_place(comes_to: Callable[[int], bool], client: MongoClient, databas
 
 WAYS = [name for name in vars(Reads) if not name.startswith("_")]
 # On the reference path a handler may run between request and reply. Then the id of a cursor in the user's session is
-# unknown, and the cursor stays until the session ends.
+# unknown, and the cursor stays open until the session ends.
 CASES = [
     (path, way) for path in ("fused", "reference") for way in WAYS if path == "fused" or "session" not in way
 ]
 
 
-# pytest would keep the warning, with the flow that was interrupted before its first step, and so its cursor.
+# pytest would report the warning, with the flow that was interrupted before its first step, and keep its cursor alive.
 @pytest.mark.enough(4)
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize(("client", "way"), CASES, indirect=["client"], ids=str)
@@ -142,8 +143,8 @@ def test_an_interrupted_read_leaves_no_cursor_open(way: str, client: MongoClient
 def test_an_interrupted_finalizer_leaves_no_cursor_open(
     way: str, client: MongoClient, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Python tells of an exception that a finalizer raises, and goes on. pytest's hook would keep that exception until
-    # the test ends, with it the finalizer's frame, and so the cursor object and what it asked for ahead.
+    # Python reports an exception that a finalizer raises, and continues. pytest's hook would keep that exception until
+    # the test ends, and with it the finalizer's frame, the cursor object and its prefetched batch.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     read = getattr(Reads(client, database_name), way)
     read()

@@ -1,4 +1,4 @@
-"""Large messages: loops go on while they are sent and received, and documents are decoded one by one."""
+"""Large messages: loops run on while they are sent and received, and documents are decoded one by one."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tools.faces import TIMEOUT, Face, new_loop
 from tools.messages import op_msg
 from tools.scripted_server import Hang, Raw, Request, ScriptedServer
 
-# Python's blocks of memory: a document takes three at least, and what else is made meanwhile is far less.
+# Python's memory blocks: a document takes at least three, and other objects made meanwhile take far fewer.
 FEW = 100_000
 DOCUMENTS = 200_000
 
 
 async def turns_beside(steps: Callable[[], Awaitable[Any]]) -> int:
-    """Run `steps`; return how many turns a task had that only yields."""
+    """Run `steps`; return how many turns a task had that does nothing but yield."""
     turns, is_over = 0, False
 
     async def beat() -> None:
@@ -45,7 +45,7 @@ def test_a_large_send_does_not_block_the_loop(loop_name: str) -> None:
     opened: list[bool] = []
 
     def slow_server(request: Request) -> Any:
-        # Reads nothing for as long as this lasts: the large command behind it has to wait in the client.
+        # The server does not read during this time: the large command behind it must wait in the client.
         if not request.is_unacknowledged:
             return {"ok": 1, "n": 1}
         opened.append(gate.wait(TIMEOUT / 2))
@@ -57,14 +57,15 @@ def test_a_large_send_does_not_block_the_loop(loop_name: str) -> None:
         server.on("insert", slow_server)
 
         async def go_on() -> None:
-            # The server reads once the loop has had this turn: never, were the loop blocked by the send.
+            # The server reads only after the loop has had this turn; if the send blocked the loop, that would never
+            # happen.
             await asyncio.sleep(0.3)
             gate.set()
 
         async def steps() -> None:
             client = AsyncMongoClient(server.uri, maxPoolSize=1)
             orders = client.shop.orders
-            # Encoding is the caller's own work; the loop can be had between documents and during the send only.
+            # Encoding runs in the caller's task; the loop is free only between documents and during the send.
             unacknowledged = orders.with_options(write_concern=WriteConcern(w=0))
             await unacknowledged.insert_one({"_id": 0})
             large = {"_id": 1, "data": b"x" * 15_000_000}
@@ -90,7 +91,7 @@ def test_forty_megabytes_are_inserted_while_the_loop_goes_on(loop_name: str, sta
         return turns
 
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
-        # A system takes some megabytes at once.
+        # The operating system buffers some megabytes.
         assert runner.run(steps()) > 4
 
 
@@ -142,5 +143,5 @@ def test_a_large_reply_is_decoded_document_by_document(loop_name: str, big_reply
             first, thousand, all_of_them = runner.run(steps())
         assert first < FEW
         assert thousand < FEW
-        # So many there are when all have been decoded.
+        # The number when all have been decoded.
         assert all_of_them > 2 * DOCUMENTS

@@ -43,8 +43,7 @@ def test_clients_that_are_never_closed_leave_no_socket_and_no_thread(
         assert face.run(use_and_forget) is None
     gc.collect()
     eventually(lambda: scripted_server.open_connections == 0, "all connections to be closed")
-    # The server's threads end with their connections; the face's own loop stays.
-    # uvloop keeps a pool of four.
+    # The server's threads end with their connections; the face's own loop stays. uvloop keeps a pool of four threads.
     eventually(lambda: count_threads() <= threads + 8, f"all but {threads} threads to end")
 
 
@@ -62,8 +61,8 @@ def test_dropped_cursors_are_killed_on_the_server(face: Face, scripted_server: S
         del cursor
         gc.collect()
         eventually(lambda number=number: killed_cursors(scripted_server) == list(range(100, number + 1)))
-    # Their sessions are free again, so one after the other used the same; killing takes one beside it, and the answer
-    # to the last killing may be on its way yet.
+    # Their server sessions were free again, so all used the same one. A kill uses another beside it, and the reply to
+    # the last kill may still be on its way.
     assert len({bytes(r.command["lsid"]["id"]) for r in scripted_server.received("find")}) <= 3
 
 
@@ -140,8 +139,8 @@ def test_memory_stays_flat_over_many_operations(
         grown.append(resident_kib() - before)
         more.append(len(gc.get_objects()) - objects)
     print(f"{face.name}: {grown} KiB and {more} objects more after {count} operations each")
-    # A leak of one small object per operation would be `count` objects each time, of 100 B each; what earlier
-    # tests left behind comes and goes once.
+    # A leak of one small object per operation would be `count` objects each time, of 100 B each; leftovers of earlier
+    # tests appear only once.
     assert min(more) < count // 4
     assert min(grown) < 600
     assert open_sockets() <= sockets + 1
@@ -198,7 +197,7 @@ def test_cancelled_tasks_leave_no_memory_behind(loop_name: str, scripted_server:
         before = len(gc.get_objects())
         for _ in range(300):
             await turn()
-        # The server's threads of connections that were closed end when they come to it.
+        # The server ends the threads of closed connections with a delay.
         for _ in range(300):
             await asyncio.sleep(0.2)
             scripted_server.requests.clear()
@@ -220,14 +219,14 @@ def test_a_find_that_is_cancelled_leaves_no_cursor_on_the_server(loop_name: str,
             orders = client.leaks.orders
             await orders.delete_many({})
             await orders.insert_many({"_id": number} for number in range(500))
-            # Cancelled at every moment: before the send, under way, with the reply there, and in a later batch.
+            # Cancelled at every stage: before the send, during it, with the reply received, and in a later batch.
             for number in range(150):
                 task = asyncio.create_task(orders.find({}, batch_size=10).to_list())
                 await asyncio.sleep(number * 0.00005)
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
             gc.collect()
-            # What was still on its way when the task was cancelled is swept up a moment later.
+            # Cursors whose opening was under way at the cancellation are swept up a moment later.
             swept = f"no more than {before} open cursors"
             await asyncio.to_thread(eventually, lambda: open_cursors() <= before, swept)
 
@@ -235,7 +234,7 @@ def test_a_find_that_is_cancelled_leaves_no_cursor_on_the_server(loop_name: str,
         status = standalone.members[0].run_command({"serverStatus": 1}, timeout=30)
         return int(status["metrics"]["cursor"]["open"]["total"])
 
-    # Tests that cut connections leave some on the shared server.
+    # Tests that cut connections leave cursors on the shared server.
     before = open_cursors()
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
         runner.run(steps())

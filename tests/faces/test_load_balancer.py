@@ -18,7 +18,7 @@ SERVICES = [ObjectId(b"a" * 12), ObjectId(b"b" * 12)]
 
 @pytest.fixture
 def balancer(scripted_server: ScriptedServer) -> ScriptedServer:
-    """Every other connection ends at the other service."""
+    """A load balancer that sends every second connection to the other service."""
 
     def hello(request: Request) -> dict[str, Any]:
         service = SERVICES[request.connection % 2]
@@ -59,7 +59,7 @@ def test_a_cursor_stays_on_its_connection_and_gives_it_back(face: Face, balancer
     cursor = client.shop.orders.find()
     assert face.next(cursor) == {"_id": 1}
     assert pool_sizes(client)[:2] == (0, 1)
-    # Others use another connection meanwhile.
+    # Other operations use another connection meanwhile.
     face.run(lambda: client.shop.command("ping"))
     assert pool_sizes(client)[:2] == (1, 1)
     assert [face.next(cursor), face.next(cursor)] == [{"_id": 2}, {"_id": 3}]
@@ -82,7 +82,7 @@ def test_a_cursor_that_is_dropped_is_killed_where_it_lives(face: Face, balancer:
     balancer.on("find", found({"_id": 1}, id=9))
     cursor = client.shop.orders.find()
     face.next(cursor)
-    # The next command of others takes another connection.
+    # The next command of another operation takes another connection.
     face.run(lambda: client.shop.command("ping"))
     del cursor
     eventually(lambda: pool_sizes(client)[:2] == (2, 0))
@@ -105,7 +105,7 @@ def test_a_cursor_that_is_dropped_after_its_connection_broke_holds_none(
 
 
 def rest(face: Face) -> None:
-    """A connection that was idle for a second is checked before it is used; asyncio notices its end at once."""
+    """A connection that was idle for a second is checked before use; asyncio notices a closed connection at once."""
     if not face.is_async:
         time.sleep(1.05)
 
@@ -198,7 +198,7 @@ def test_an_error_clears_the_connections_of_its_service_only(face: Face, balance
     cursors = [client.shop.orders.find() for _ in range(4)]
     for cursor in cursors:
         face.next(cursor)
-    # Two connections to each service: 0 and 2, 1 and 3. The last one given back is the first one used.
+    # Two connections to each service: 0 and 2, 1 and 3. The last one checked in is the first one used.
     for cursor in cursors:
         face.next(cursor)
     assert pool_sizes(client)[:2] == (4, 0)

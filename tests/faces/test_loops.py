@@ -1,4 +1,4 @@
-"""One asyncio client and several loops: after each other, at once, and Tornado's."""
+"""One asyncio client on several loops: one after another, side by side, and Tornado's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_one_client_works_in_one_loop_after_the_other(
         with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
             calls = [client.shop.orders.find_one for _ in range(3)]
             assert [runner.run(call()) for call in calls] == [{"_id": 1}] * 3
-    # The connections of the loops before were closed as each next one began.
+    # Each new loop closed the connections of the loops before it.
     assert len(client._port._homes) == 1
     asyncio.run(client.close())
     scripted_server.wait_for_open(0)
@@ -47,7 +47,7 @@ def test_a_loop_that_watches_no_descriptors_does_the_sending_and_receiving(
 
 
 class FullLoop(asyncio.SelectorEventLoop):
-    """A loop for which the system watches no more descriptors than it already does."""
+    """A loop on which the system watches no further descriptors."""
 
     is_full = False
 
@@ -64,7 +64,7 @@ def test_a_connection_that_the_system_does_not_watch_has_failed(scripted_server:
         async with AsyncMongoClient(scripted_server.uri, retryReads=False) as client:
             await client.shop.orders.find_one()
             loop.is_full = True
-            # One takes the open connection, the other wants one more.
+            # One takes the open connection, the other needs a new one.
             finds = [client.shop.orders.find_one() for _ in range(2)]
             found, error = await asyncio.gather(*finds, return_exceptions=True)
             assert found is None
@@ -81,7 +81,7 @@ def test_a_connection_that_the_system_does_not_watch_has_failed(scripted_server:
 
 
 class Handing(asyncio.Protocol):
-    """Gives a buffered protocol what was received elsewhere, while it holds the buffer: as Windows' loop does."""
+    """Gives a buffered protocol bytes received elsewhere while it holds the buffer, as Windows' loop does."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -201,7 +201,7 @@ def test_a_loop_closed_with_a_connection_open_costs_no_descriptor(scripted_serve
     before = open_sockets()
     for _ in range(20):
         asyncio.run(client.shop.orders.find_one())
-    # Sockets of this process on both sides of each line.
+    # This process holds the sockets of both ends.
     eventually(lambda: open_sockets() <= before + 2)
     asyncio.run(client.close())
 
@@ -234,7 +234,7 @@ def test_no_complaint_reaches_the_loop_when_operations_are_given_up(
         for wait in (0, 0.1):
             cursor = client.shop.orders.find({}, prefetch=True)
             assert await cursor.next() == {"_id": 1}
-            # Dropped with a prefetch under way, or failed behind its back.
+            # Dropped with a prefetch under way, or failed in the background.
             await asyncio.sleep(wait)
             del cursor
             gc.collect()

@@ -1,7 +1,7 @@
-"""Replies that no server should send: what a driver cannot read is a protocol error, never a slip of the driver's own.
+"""Replies that no server should send: a driver that cannot read one raises a protocol error, never an internal error.
 
 Each row is an operation with a good reply; each place of that reply is then left out, or holds a value of another type.
-The operation may come to a result, for much of a reply is not looked at, or must raise an error of the driver.
+The operation must return a result, since much of a reply is never read, or raise an error of the driver.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REFUSED = {"ok": 0, "code": 59, "codeName": "CommandNotFound", "errmsg": "no", "
 CHANGE = {"_id": {"_data": "82"}, "operationType": "insert"}
 
 
-# (name, command, good reply, what is called with the collection).
+# (name, command, good reply, call on the collection).
 ROWS: list[tuple[str, str, dict[str, Any], Callable[[Any], Any]]] = [
     ("find_one", "find", cursor({"_id": 1}), lambda c: c.find_one({})),
     ("find", "find", cursor({"_id": 1}), lambda c: c.find({}).to_list()),
@@ -187,7 +187,7 @@ ROWS: list[tuple[str, str, dict[str, Any], Callable[[Any], Any]]] = [
 ]
 
 
-# The same for what follows a first batch: (name, the command that opened the cursor, good reply to getMore, call).
+# The same for replies after a first batch: (name, the command that opened the cursor, good reply to getMore, call).
 LATER_ROWS: list[tuple[str, str, dict[str, Any], Callable[[Any], Any]]] = [
     ("find", "find", cursor({"_id": 2}, batch="nextBatch"), lambda c: c.find({}).to_list()),
     ("find_raw", "find", cursor({"_id": 2}, batch="nextBatch"), lambda c: c.find_raw_batches({}).to_list()),
@@ -212,7 +212,7 @@ def next_change(collection: Any, tries: int = 1) -> Any:
     return steps()
 
 
-# Other types than most fields have. `...` leaves the field out.
+# Types that most fields do not have. `...` leaves the field out.
 VALUES: list[Any] = [..., None, 1, -1, 2**40, 1.5, "text", True, [], [1], {}, {"a": 1}, b"bytes"]
 
 
@@ -271,7 +271,7 @@ def test_a_later_batch_that_cannot_be_read_raises_an_error_of_the_driver(face: F
         for path in places(good):
             for value in VALUES:
                 replies = [changed(good, path, value)]
-                # A cursor that goes on ends with the next one.
+                # A cursor that continues ends with the next reply.
                 server.on(
                     "getMore",
                     lambda _, replies=replies: replies.pop() if replies else cursor(batch="nextBatch"),
@@ -294,7 +294,7 @@ def test_find_one_hands_out_documents_only(face: Face, scripted_server: Scripted
 
 
 def test_a_hello_that_lists_thousands_of_members_is_no_replica_set(face: Face) -> None:
-    # Each of them would be looked at by a thread.
+    # Each client would have a monitor thread.
     hosts = [f"member{number}.invalid:27017" for number in range(20_000)]
     with ScriptedServer(hello={"setName": "rs0", "hosts": hosts, "isWritablePrimary": True}) as server:
         server.hello["hosts"] = [server.address, *hosts]

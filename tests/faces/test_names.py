@@ -26,7 +26,7 @@ def test_looking_for_a_server_ends_in_time(
         said = f"no name server answered for '{NAME}'"
         in_the_end(errors.ServerSelectionTimeoutError, said, lambda: face.wait(client.admin.command("ping")))
         assert resolver.is_hanging
-        # A second look-up of the same name waits for the same answer.
+        # A second look-up of the same name waits for the same reply.
         assert resolver.asked == 1
 
 
@@ -36,7 +36,7 @@ def test_a_connection_for_an_operation_ends_in_time_and_the_next_one_is_opened(
 ) -> None:
     with hanging_resolver(monkeypatch, answers=math.inf) as resolver:
         client = face.client(uri_of(scripted_server), retryReads=False, **{option: LIMIT_MS})
-        # The first question is the monitor's, which may have to ask again on a busy machine.
+        # The monitor asks first, and may have to ask again on a busy machine.
         if face.is_async:
             face.run(client.aconnect)
         else:

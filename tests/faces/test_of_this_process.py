@@ -12,7 +12,7 @@ from mangonel import AsyncMongoClient, MongoClient, gridfs
 from tools.faces import EMPTY, Face
 from tools.scripted_server import ScriptedServer
 
-# What each error names.
+# The remedies that each error must name.
 NAMED = {
     "client": "its URI",
     "database": "its name",
@@ -79,7 +79,7 @@ def test_a_copy_uses_the_same_connections(face: Face, objects: dict[str, Any], s
 
 
 class Pickled(MongoClient):  # type: ignore[type-arg]
-    """A program's client that is made anew."""
+    """A client that a program re-creates."""
 
     def __reduce__(self) -> Any:
         return type(self), ("mongodb://localhost:1",), {"connect": False}

@@ -1,4 +1,4 @@
-"""Servers that are down, come up, close idle connections, or die in the middle."""
+"""Servers that are down, start, close idle connections, or die during an operation."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_a_handshake_that_takes_longer_than_a_connection_may_says_so(
     monitors: set[int] = set()
 
     def answer(request: Request) -> Any:
-        # An operation's connection is opened once the server is known; until then it is a monitor's, on a busy
-        # machine not always the first.
+        # An operation opens its connection once the server is known; the monitor connects before that, and on a busy
+        # machine more than once.
         if not client.nodes:
             monitors.add(request.connection)
         return scripted_server._default(request) if request.connection in monitors else Hang()
@@ -90,7 +90,7 @@ def test_an_operation_succeeds_after_the_server_closed_the_idle_connection(
         face.run(client.shop.orders.find_one)
         scripted_server.close_connections()
         scripted_server.wait_for_open(0)
-        # A blocking face looks at a connection that has rested; asyncio's hear of the end at once.
+        # The blocking face checks a connection that was idle; asyncio is told of its end at once.
         if face.is_async:
             eventually(lambda: pool_sizes(client) == (0, 0, 0, 0))
         else:
@@ -159,7 +159,7 @@ def test_closing_a_client_does_not_wait_for_a_server_that_is_gone(face: Face) ->
 def test_a_server_killed_in_mid_operation_is_an_error_and_its_successor_is_used(face: Face) -> None:
     with start() as server:
         member = server.members[0]
-        # What is not in the journal yet goes with the server.
+        # Writes that are not in the journal yet are lost with the server.
         client = face.client(member.uri, serverSelectionTimeoutMS=60_000, journal=True)
         orders = client.shop.orders
         face.run(lambda: orders.insert_one({"_id": 1}))
@@ -183,7 +183,7 @@ def test_a_server_killed_in_mid_operation_is_an_error_and_its_successor_is_used(
         member.restart()
         assert face.run(lambda: orders.count_documents({})) == 1
         face.run(lambda: orders.insert_one({"_id": 2}))
-        # A write that was stored before its client lost the connection is there after the restart.
+        # A write that the server stored before the client lost the connection is present after the restart.
         assert face.run(lambda: orders.find_one({"_id": 2})) == {"_id": 2}
 
 

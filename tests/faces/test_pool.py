@@ -1,4 +1,4 @@
-"""The pool's limits and the order of its queue, with many threads or tasks at once."""
+"""The pool's limits and the order of its queue, with many concurrent threads or tasks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_max_connecting_holds_under_many_callers(face: Face, scripted_server: Sc
             shaking += 1
             most = max(most, shaking)
             changed.notify_all()
-            # The first one waits for another beside it.
+            # The first one waits beside another.
             changed.wait_for(lambda: most > 1, TIMEOUT)
         time.sleep(0.01)
         with changed:
@@ -58,13 +58,13 @@ def test_max_connecting_holds_under_many_callers(face: Face, scripted_server: Sc
     scripted_server.on("find", EMPTY)
     client = face.client(scripted_server.uri, maxPoolSize=30, maxConnecting=3)
     face.run(client.shop.orders.find_one)
-    # The monitor has said its hello.
+    # The monitor has sent its hello.
     for name in ("isMaster", "hello"):
         scripted_server.on(name, slow)
     scripted_server.on("find", Reply(EMPTY, delay=0.05))
     calls = [face.start(client.shop.orders.find_one) for _ in range(60)]
     assert [call.result(TIMEOUT) for call in calls] == [None] * 60
-    # A monitor may say hello beside them.
+    # A monitor may send hello at the same time.
     assert 2 <= most <= 4
 
 
@@ -98,7 +98,7 @@ def test_wait_queue_timeout_names_the_limit(face: Face, scripted_server: Scripte
     client = face.client(scripted_server.uri, maxPoolSize=1, waitQueueTimeoutMS=100)
     holder = face.start(client.shop.orders.find_one)
     scripted_server.wait_for("find")
-    # How long it waited is told, which on a busy machine may be more than the limit.
+    # The message holds the actual wait, which may exceed the limit on a busy machine.
     with pytest.raises(
         WaitQueueTimeoutError, match=r"within [\d.]+ s: 1 in use.*raise maxPoolSize"
     ) as raised:
@@ -127,5 +127,5 @@ def test_an_idle_connection_past_its_time_is_replaced(face: Face, scripted_serve
     time.sleep(0.1)
     face.run(client.shop.orders.find_one)
     assert len(connections_of(scripted_server, "find")) == 2
-    # The new one may have lain idle for too long by now.
+    # The new connection may have been idle for too long by now.
     assert pool_sizes(client) in ((1, 0, 0, 0), (0, 0, 0, 0))

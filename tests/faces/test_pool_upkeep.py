@@ -1,4 +1,4 @@
-"""What happens in pools behind the callers' backs: connections are kept ready, and idle ones are closed."""
+"""Background work of pools: connections are kept ready, and idle ones are closed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_as_many_connections_as_asked_for_are_kept_ready(face: Face, scripted_server: ScriptedServer) -> None:
     scripted_server.on("find", EMPTY)
-    # Connections that are closed make the server unknown until it is looked at again.
+    # Closed connections make the server unknown until its next check.
     client = face.client(scripted_server.uri, minPoolSize=4, heartbeatFrequencyMS=500)
     face.run(lambda: client.shop.orders.find_one())
     eventually(lambda: pool_sizes(client) == (4, 0, 0, 0))
@@ -106,7 +106,7 @@ def test_the_thread_ends_with_its_client(
 
 @pytest.fixture
 def black_hole() -> Iterator[tuple[str, int]]:
-    """An address that takes no connection and refuses none: its queue of connections is full."""
+    """An address that neither accepts nor refuses connections: its queue of connections is full."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(0)

@@ -1,4 +1,4 @@
-"""What may happen to a process and to its server: forks, spawned workers, signals, many clients, a sudden death."""
+"""Events in the life of a process and its server: forks, spawned workers, signals, many clients, a sudden death."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tools.scripted_server import Close, Hang, Raw, Reply, ScriptedServer
 
 
 def _spawned(uri: str, is_async: bool, results: Any) -> None:
-    """Run in a process of its own, which imports everything again."""
+    """Runs in a process of its own, which imports everything again."""
     if is_async:
 
         async def ask() -> Any:
@@ -96,7 +96,7 @@ def test_ctrl_c_ends_a_loop_and_its_connection(loop_name: str, scripted_server: 
     scripted_server.on("find", Hang())
 
     async def tick() -> None:
-        # A Ctrl-C between the interpreter's look and the loop's wait is noticed when the loop wakes up next.
+        # A Ctrl-C between the interpreter's check and the loop's wait is noticed when the loop wakes up next.
         while True:
             await asyncio.sleep(0.05)
 
@@ -149,7 +149,7 @@ def test_a_server_that_is_killed_and_comes_back_is_used_again(face: Face) -> Non
         orders = client.shop.orders
 
         def find_in_the_end() -> Any:
-            """The short limit may be over before the server has been looked at."""
+            """The short limit may pass before the server has been checked."""
             end = time.monotonic() + TIMEOUT
             while True:
                 try:

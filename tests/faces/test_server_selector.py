@@ -1,4 +1,4 @@
-"""The user's `server_selector` narrows what suits, on every face."""
+"""The user's `server_selector` narrows the suitable servers, on every face."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def ping(face: str, uri: str, **options: Any) -> Any:
 
 
 def refused_in_the_end(face: str, said: str, uri: str, **options: Any) -> None:
-    """Expect that no server is found, for the reason that is said."""
+    """Expect that no server is found, for the given reason."""
     options["serverSelectionTimeoutMS"] = 500
     in_the_end(ServerSelectionTimeoutError, said, lambda: ping(face, uri, **options))
 

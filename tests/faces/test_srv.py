@@ -1,4 +1,4 @@
-"""`mongodb+srv://` on every face: where the hosts come from, when DNS is asked, and that it is asked again."""
+"""`mongodb+srv://` on every face: the source of the hosts, the time of the first DNS query, and its repetition."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def test_hosts_may_be_allowed_by_their_suffix(dns: DnsServer) -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes the client ask DNS again at once; the core's tests check the interval."""
+    """Makes the client query DNS again at once; the core's tests check the interval."""
     monkeypatch.setattr(monitors, "_FIRST_PAUSE_S", 0.05)
 
 

@@ -1,6 +1,6 @@
 """trio-asyncio gives a trio program asyncio's loop, and the asyncio client works on it.
 
-In a process of its own: an import of trio-asyncio changes which loop asyncio makes in every thread.
+Runs in a process of its own, because importing trio-asyncio changes asyncio's loop in every thread.
 """
 
 from __future__ import annotations

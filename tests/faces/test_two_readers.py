@@ -1,4 +1,4 @@
-"""Two tasks or threads at one cursor or file: the second is refused, and the first goes on as if it were alone."""
+"""Two tasks or threads share one cursor or file: the second is refused, and the first continues unaffected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Held:
 
 @pytest.fixture
 def orders(face: Face, scripted_server: ScriptedServer) -> Any:
-    """A collection whose commands are answered by scripts."""
+    """A collection on a scripted server."""
     return face.client(scripted_server.uri).shop.orders
 
 
@@ -115,7 +115,7 @@ LINES = [b"line0\n", b"....line1\n", b"....12345"]
 
 @pytest.fixture
 def bucket(face: Face, orders: Any) -> Any:
-    """A bucket whose commands are answered by scripts."""
+    """A bucket on a scripted server."""
     kind = gridfs.AsyncGridFSBucket if face.is_async else gridfs.GridFSBucket
     return kind(orders.database)
 

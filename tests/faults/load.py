@@ -21,21 +21,21 @@ from typing import Any
 
 THREADS, TASKS = 8, 64
 PAUSE_S = {"thread": 0.02, "task": 0.1}
-# With a time limit an operation is tried again as often as the time allows, not once: two faults may meet one write.
+# With a time limit an operation is retried as often as time allows, not once: two faults may hit one write.
 OPTIONS = {"w": "majority", "heartbeatFrequencyMS": 1000, "connectTimeoutMS": 2000, "timeoutMS": 60_000}
 
 
 @dataclass
 class Tally:
-    """What one worker saw."""
+    """The observations of one worker."""
 
     worker: str
     steps: int = 0  # acknowledged, both writes
     unknown: list[int] = field(default_factory=list)  # steps that raised, with unknown outcome
     errors: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)  # answers that do not fit what was asked
+    wrong: list[str] = field(default_factory=list)  # replies that do not match the request
     longest: float = 0.0  # seconds that one operation took
-    longest_at: float = 0.0  # when it began, as time.time()
+    longest_at: float = 0.0  # when it started, as time.time()
     operations: int = 0
 
     def note(self, begun: float) -> None:

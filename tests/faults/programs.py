@@ -1,4 +1,4 @@
-"""Runs programs in interpreters of their own, for what may end a process."""
+"""Runs programs in interpreters of their own, for tests that may end a process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent.parent
 def run(
     program: str, *arguments: str, timeout: float = 60, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run `program` to its end, with this package to import."""
+    """Run `program` to its end, with this package importable."""
     return _run(["-c", program, *arguments], timeout, environment)
 
 

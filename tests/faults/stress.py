@@ -1,10 +1,10 @@
-"""A program that does everything at once that a process does to its driver, then exits with work in flight.
+"""A program that uses the driver in every way at once, then exits with work in flight.
 
     python stress.py blocking|gevent|asyncio URI DATABASE SECONDS SEED
 
-Operations of every kind, chosen at random: writes, bulks, cursors over batches, transactions, GridFS, each told to a
-listener. Meanwhile signal handlers raise, threads end, tasks are cancelled, cursors and sessions are dropped, children
-are forked. What comes out of the driver that is not the handler's own exception is printed, and the exit code is 1. A
+Operations of every kind, chosen at random: writes, bulks, cursors over batches, transactions, GridFS, each reported to
+a listener. Meanwhile signal handlers raise, threads end, tasks are cancelled, cursors and sessions are dropped,
+children are forked. Any exception from the driver other than the handler's own is printed, and the exit code is 1. A
 program that hangs ends with the stacks of its threads.
 """
 
@@ -30,9 +30,9 @@ from mangonel.errors import AutoReconnect, PyMongoError
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
 from mangonel.monitoring import CommandListener
 
-# So many seconds after its time a program is taken for hung; a child has half of them.
+# Seconds after the planned end at which a program counts as hung; for a child, half of them.
 HANGS = 120
-# AddressSanitizer's runtime of GCC 12 leaves its locks over a fork as they are: of 200 children of a C program that
+# AddressSanitizer's runtime of GCC 12 does not release its locks in a forked child: of 200 children of a C program that
 # only allocates in threads, one waited in malloc for ever.
 FORKS = "libasan" not in os.environ.get("LD_PRELOAD", "")
 
@@ -40,17 +40,17 @@ failed: list[str] = []
 
 
 class Alarm(Exception):
-    """What the signal handler raises."""
+    """Raised by the signal handler."""
 
 
 class Counts(CommandListener):
-    """A listener, as applications have them."""
+    """A listener as applications have them."""
 
     def __init__(self) -> None:
         self.events = 0
 
     def started(self, event: Any) -> None:
-        """Count it."""
+        """Count the event."""
         self.events += 1
 
     succeeded = failed = started
@@ -70,7 +70,7 @@ def at_once(step: Any) -> None:
     raise AssertionError("a blocking call waited")
 
 
-# What is done. Each uses documents of its own, so that none waits for another's locks.
+# The operations. Each uses documents of its own, so that none waits for another's locks.
 
 
 async def write(db: Any, dice: random.Random) -> None:
@@ -106,7 +106,7 @@ async def read(db: Any, dice: random.Random) -> None:
     if dice.random() < 0.5:
         assert len(await here(cursor.to_list())) == 50
     elif dice.random() < 0.5:
-        # Dropped, with more batches at the server.
+        # Dropped with further batches on the server.
         await here(cursor.next())
     else:
         for _ in range(dice.randrange(1, 30)):
@@ -160,19 +160,19 @@ WORK: list[Callable[[Any, random.Random], Any]] = [
 ]  # fmt: skip
 
 
-# What happens meanwhile.
+# Disturbances.
 
 
 def note(error: BaseException, where: str) -> None:
     """Record an exception that the driver must not raise."""
-    # An alarm inside asyncio's selector leaves a descriptor with the system that the selector does not know: the next
-    # of this number cannot be watched, and its connection has failed.
+    # An alarm inside asyncio's selector leaves a descriptor registered with the system but unknown to the selector: the
+    # next descriptor of this number cannot be watched, and its connection fails.
     if len(failed) < 3 and not (isinstance(error, AutoReconnect) and "File exists" in str(error)):
         failed.append(f"{where}: {''.join(traceback.format_exception(error))}")
 
 
 def unraisable(unraisable: Any) -> None:
-    """An alarm in a finalizer has nowhere to go; what one does to `threading` and `asyncio` is their own affair."""
+    """Ignore alarms in finalizers, whose exceptions cannot propagate, and alarms inside `threading` and `asyncio`."""
     error = unraisable.exc_value
     is_ours = "borrow" in str(error) or "mangonel" in f"{unraisable.object!r}"
     if isinstance(error, SystemError) or (is_ours and not isinstance(error, Alarm)):
@@ -195,7 +195,7 @@ def set_alarm(dice: random.Random) -> None:
 
 
 def no_alarm() -> None:
-    """Let it raise no more, nor for an alarm that another thread was given and has not told yet."""
+    """Stop the handler from raising, also for an alarm that was delivered to another thread and is still pending."""
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
 
@@ -206,7 +206,7 @@ def fork(work: Callable[[], Any]) -> None:
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        # No thread of faulthandler can be used here: it would wait for the parent's.
+        # faulthandler's own thread cannot be used here: it would wait for the parent's thread.
         faulthandler.register(signal.SIGALRM, chain=True)
         signal.alarm(HANGS // 2)
         status = 1
@@ -241,7 +241,7 @@ def blocking(uri: str, database: str, end: float, dice: random.Random) -> None:
         assert db.steady.find_one() is not None
         at_once(dice.choice(WORK)(db, dice))
 
-    # All modules are there before the first alarm: an import that it ends leaves other threads half a module.
+    # All modules are loaded before the first alarm: an import that it ends leaves half a module to other threads.
     for work in WORK:
         at_once(work(db, dice))
     for _ in range(2):
@@ -295,7 +295,7 @@ def greenlets(uri: str, database: str, end: float, dice: random.Random) -> None:
 
 
 def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> None:
-    """Tasks that are cancelled, alarms in the loop, a second loop in a thread, and forks, on asyncio."""
+    """Cancelled tasks, alarms in the loop, a second loop in a thread, and forks, on asyncio."""
 
     async def steps(db: Any, count: int) -> None:
         while count:
@@ -317,10 +317,10 @@ def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> No
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def let_run(loop: asyncio.AbstractEventLoop, tasks: set[Any], seconds: float) -> None:
-        "Until all are done, or so long: an alarm inside asyncio loses what was to be called, even the end of a wait."
+        "Wait for all, but no longer: an alarm inside asyncio loses scheduled calls, even the end of a wait."
         end = time.monotonic() + seconds
         while time.monotonic() < end and not all(task.done() for task in tasks):
-            # The second is for an alarm in the first.
+            # The second handler is for an alarm in the first.
             for soon in (0.005, 0.05):
                 loop.call_later(soon, loop.stop)
             loop.run_forever()

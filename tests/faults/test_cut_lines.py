@@ -1,4 +1,4 @@
-"""A proxy that cuts, delays and holds lines at random, for two minutes: no caller may ever get another's answer.
+"""A proxy cuts, delays and holds connections at random for two minutes: no caller may ever get another's reply.
 
 Every reply is checked against its query, by threads and tasks at once; afterwards no connection may be left over.
 """
@@ -23,11 +23,11 @@ from tools.faces import pool_sizes
 from tools.proxy import LineProxy
 
 SECONDS = float(os.environ.get("MANGONEL_CUT_SECONDS", "120"))
-# In CI the troubles are the same each time, as hypothesis' cases are; where they meet the work differs still.
+# In CI the faults are the same each time, as hypothesis' cases are; they still hit the work at different points.
 SEED = int(os.environ.get("MANGONEL_CUT_SEED", "0")) or (
     1_559_174_261 if "CI" in os.environ else random.randrange(1 << 32)
 )
-# The test means something only if lines broke under work that was going on: so many answers of each face.
+# The test is meaningful only if connections broke during work, with at least so many answers on each face.
 ANSWERS = 2 * SECONDS
 THREADS, TASKS = 6, 16
 DOCUMENTS = 400
@@ -109,7 +109,7 @@ async def work_in_task(
                     [] if found == document(number) else [f"asked for {number}, got {found and found['_id']}"]
                 )
             elif kind < 0.7:
-                # Cancelled in the middle, as by a web server whose client went away.
+                # Cancelled half-way, as by a web server whose client disconnected.
                 waiting = asyncio.ensure_future(numbers.find_one({"_id": number}))
                 await asyncio.sleep(chance.uniform(0, 0.004))
                 waiting.cancel()

@@ -1,6 +1,6 @@
 """A process exits silently with 0, in any state of its daemon threads.
 
-`MANGONEL_EXITS` says how often each program is tried (default 3); 50 were tried of each before this was written down.
+`MANGONEL_EXITS` sets how often each program runs (default 3).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def start(loop_factory):
         threading.Thread(target=work, args=(loop_factory,), daemon=True).start()
     time.sleep(0.3)
 """
-# A class of the user's that is encoded: Python code below Rust, below Python.
+# A user's class that is being encoded: Python code below Rust, below Python.
 CODEC = """
 import threading, time
 from collections import UserDict

@@ -1,4 +1,4 @@
-"""A program that leaves clients, cursors, sessions, files or websessions behind exits with 0 and without a word.
+"""A program that leaves clients, cursors, sessions, files or websessions behind exits silently with 0.
 
 Each program runs in a process of its own, on a real mongod: on the blocking face, fused and on the reference path,
 under gevent, on asyncio and on uvloop. Some keep their objects until modules are gone, some call the driver from
@@ -212,7 +212,7 @@ def program(face: str, name: str) -> str:
 
 CASES = [
     *((face, name) for face in ("fused", "reference") for name in BLOCKING_PROGRAMS),
-    # Its hub has ended when such a finalizer runs, so no socket can wait.
+    # gevent's hub has ended when such a finalizer runs, so no socket can wait.
     *(("gevent", name) for name in BLOCKING_PROGRAMS if name != "finalizer that closes"),
     *((face, name) for face in ("asyncio", "uvloop") for name in ASYNCIO_PROGRAMS),
 ]
@@ -220,11 +220,11 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def database(server: Server) -> Iterator[str]:
-    """A database with a collection that no first batch empties."""
+    """A database with a collection that the first batch does not exhaust."""
     with MongoClient[Any](server.uri) as client:
         client.exits.things.insert_many([{"n": number} for number in range(50)])
         yield "exits"
-        # The server keeps a transaction that a program left open for a minute, and the drop would wait for it.
+        # The server keeps the open transaction of an ended program for a minute, and the drop would wait for it.
         client.admin.command("killAllSessions", [])
         client.drop_database("exits")
 

@@ -1,7 +1,7 @@
 """Three members under load: the primary is killed, stepped down and paused, and nothing may be lost or done twice.
 
-PyMongo does the same work in the same run, for its longest stall to stand beside ours. Figures are
-printed with `-s`, and always at the end of the run.
+PyMongo does the same work in the same run, so that the longest stalls can be compared. Figures are printed with `-s`,
+and always at the end of the run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mangonel.server.replica_set import NOT_PRIMARY
 from mangonel.server.wire import CommandError
 
 SECONDS = float(os.environ.get("MANGONEL_FAILOVER_SECONDS", "60"))
-# A member that rolls back or catches up beside this load took more than two minutes once.
+# A member that rolls back or catches up under this load once took more than two minutes.
 SETTLED_S = 300
 LOAD = Path(__file__).with_name("load.py")
 DRIVERS = ("mangonel", "pymongo")
@@ -42,11 +42,11 @@ def kill(primary: Member) -> None:
 
 
 def step_down(primary: Member) -> None:
-    # It waits for a secondary that has everything.
+    # The step-down waits for a secondary that has everything.
     try:
         primary.run_command({"replSetStepDown": 5, "force": True}, timeout=60)
     except CommandError as error:
-        # Under load the set elects another by itself: a change of primary all the same.
+        # Under load the set may elect another primary by itself, which counts as a change of primary too.
         if error.code not in NOT_PRIMARY:
             raise
 
@@ -61,7 +61,7 @@ FAULTS: list[Callable[[Member], None]] = [kill, step_down, pause, kill, step_dow
 
 
 def cause_faults(members: Server) -> list[tuple[float, str]]:
-    """Spread the faults over the run; return when each began. The next one waits until the set is whole again."""
+    """Spread the faults over the run; return when each began. The next fault waits until the set is whole again."""
     begun, log = time.monotonic(), []
     for number, fault in enumerate(FAULTS):
         wait = begun + (number + 0.5) * SECONDS / len(FAULTS) - time.monotonic()
@@ -125,7 +125,7 @@ def test_no_write_is_lost_or_done_twice_and_no_error_gets_through_while_primarie
 
 
 def find_problems(database: Any, tallies: list[dict[str, Any]]) -> list[str]:
-    """Compare what each worker was told with what the database holds."""
+    """Compare the replies that each worker got with the data in the database."""
     stored: dict[str, set[int]] = {}
     for document in database.steps.find():
         worker, step = document["_id"]["worker"], document["_id"]["step"]

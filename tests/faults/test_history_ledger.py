@@ -1,4 +1,4 @@
-"""Audited accounts while primaries step down: money neither comes nor goes, and each change has one entry."""
+"""Audited accounts during step-downs of the primary: the total stays the same, and each change has one entry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mangonel.server.wire import CommandError
 pytestmark = [pytest.mark.no_sample, pytest.mark.timeout(600)]
 
 STEP_DOWNS = 2
-# Between two step-downs, and after the last.
+# Between two step-downs, and after the last one.
 CHANGES = 40
 START = 1000
 NUMBERS = range(4)
@@ -35,22 +35,22 @@ class Purse(Versioned):
 
 
 class Worker:
-    """A thread or a task that moves money, and what it was told."""
+    """A thread or a task that moves money, and the replies that it got."""
 
     def __init__(self, db: Connection, name: str) -> None:
         self.db = db
         self.name = name
         self.chance = random.Random(name)
-        # Changes of purses that were acknowledged.
+        # Acknowledged changes of purses.
         self.done = 0
 
     def step(self) -> tuple[int, int, int]:
-        """Return two purses, and what to move from one to the other."""
+        """Return two purses, and the amount to move from one to the other."""
         one, other = self.chance.sample(NUMBERS, 2)
         return one, other, self.chance.randint(1, 9)
 
     def run(self, is_over: threading.Event) -> None:
-        """Move money by the blocking face."""
+        """Move money on the blocking face."""
         with acting_as(self.name):
             while not is_over.wait(0.02):
                 self.db.run(partial(self.chance.choice([self.move, self.shift]), *self.step()))
@@ -68,7 +68,7 @@ class Worker:
         Purse.find(Purse.id == other).update(inc(Purse.cents, cents))
 
     async def arun(self, is_over: threading.Event) -> None:
-        """Move money by asyncio."""
+        """Move money on asyncio."""
         with acting_as(self.name):
             while not is_over.is_set():
                 await self.db.arun(partial(self.chance.choice([self.amove, self.ashift]), *self.step()))
@@ -101,7 +101,7 @@ def step_down(members: Server) -> None:
     try:
         members.wait_until_settled(timeout=120).run_command({"replSetStepDown": 5, "force": True}, timeout=60)
     except CommandError as error:
-        # Under load the set elects another by itself: a change of primary all the same.
+        # Under load the set may elect another primary by itself, which counts as a change of primary too.
         if error.code not in NOT_PRIMARY:
             raise
 

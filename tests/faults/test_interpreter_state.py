@@ -1,4 +1,4 @@
-"""The interpreter around the driver: an exception pending where something is dropped, a listener that comes back."""
+"""The interpreter around the driver: objects dropped while an exception is pending, and listeners that call back."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def nothing_is_held():
         time.sleep(0.01)
 """
 
-# What is lost, by the class whose drop it is.
+# The objects to drop, by class.
 LOST = {
     "OpenCursor": """
 session = _core.Session(core, True, False)
@@ -364,7 +364,7 @@ else:
 
 def test_an_exception_that_comes_while_an_error_is_labelled_is_raised_after_it() -> None:
     with ScriptedServer() as server:
-        # Writes to a replica set may be tried again, of which their errors tell by a label.
+        # Writes to a replica set may be retried, and a label on their errors says so.
         server.hello |= {"setName": "rs0", "hosts": ["{}:{}".format(*server.address)]}
         server.hello |= {"isWritablePrimary": True, "logicalSessionTimeoutMinutes": 30}
         server.on("find", Reply(EMPTY))
@@ -432,7 +432,7 @@ assert calls == [None, None, "heard"], calls
 """
 
 
-def test_who_waits_is_woken_where_a_signal_handler_interrupts_that(server: ScriptedServer) -> None:
+def test_a_waiter_is_woken_where_a_signal_handler_interrupts_that(server: ScriptedServer) -> None:
     programs.must_end_well(programs.run(HEAD + INTERRUPTED_WAKING, server.uri))
 
 
@@ -470,6 +470,6 @@ print("closed")
 """
 
 
-def test_a_task_that_nobody_knows_ends_with_its_connection(server: ScriptedServer) -> None:
+def test_an_unreferenced_task_ends_with_its_connection(server: ScriptedServer) -> None:
     ended = programs.run(FORGOTTEN_TASK, server.uri)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed\n", "")

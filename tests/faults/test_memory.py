@@ -1,6 +1,6 @@
-"""Where memory is short the driver raises MemoryError, and the client lives on.
+"""When memory runs out the driver raises MemoryError, and the client remains usable.
 
-The rest of a process may not be so well behaved, so each case is tried in a process of its own, under a limit.
+Other parts of a process may fail, so each case runs in a process of its own with a memory limit.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_json_that_there_is_no_memory_for_is_a_memory_error(name: str) -> None:
     programs.must_end_well(programs.run(program))
 
 
-# What the documents of a batch are, and what becomes of a value that does not fit.
+# The classes of a batch's documents, and the treatment of a value that does not fit.
 COLUMNS = {
     "texts": ("{'a': 'x' * 1000}", "raise"),
     "numbers": ("{'a': [1] * 100}", "raise"),

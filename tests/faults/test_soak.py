@@ -24,13 +24,13 @@ from mangonel.server import Server
 SECONDS = float(os.environ.get("MANGONEL_SOAK_SECONDS", "30"))
 THREADS, TASKS = 4, 24
 SEEDS = 600
-# Steps until each kind was played by each worker, with what memory that takes.
+# Steps until each worker has played each kind, including the memory that this takes.
 WARM = 1000
 
 
 @dataclass
 class Sample:
-    """What the process and its server hold at one moment."""
+    """The resources of the process and its server at one moment."""
 
     memory_kib: int
     descriptors: int
@@ -179,7 +179,8 @@ class Soak:
     async def run_tasks(self) -> None:
         async with AsyncMongoClient(self.uri, maxPoolSize=10) as client:
             await asyncio.gather(*(self.work_in_task(client, 1000 + number) for number in range(TASKS)))
-            # A cursor in a cycle, such as that of a cancelled task, ends when it is collected; the rest a moment later.
+            # A cursor in a reference cycle, such as that of a cancelled task, ends when it is collected; the rest a
+            # moment later.
             gc.collect()
             await asyncio.sleep(4)
 
@@ -204,7 +205,7 @@ class Soak:
 
 
 def settled(server: Server, before: Sample, seconds: float = 60.0) -> Sample:
-    """Return what is held once closed sockets and killed cursors are gone, or what is left after `seconds`."""
+    """Return the resources once closed sockets and killed cursors are gone, or the leftovers after `seconds`."""
     end = time.monotonic() + seconds
     while True:
         gc.collect()
@@ -232,7 +233,7 @@ def test_nothing_grows_while_both_faces_work(
         while soak.steps < WARM:
             assert time.monotonic() < end, f"{soak.steps} steps in a minute"
             time.sleep(0.05)
-        # On a busy machine a look takes its time, too; what is compared are always as many.
+        # On a busy machine a measurement takes time, too; the same number of them is compared.
         for _ in range(30):
             time.sleep(SECONDS / 30)
             samples.append(Sample.take(standalone))
@@ -256,10 +257,10 @@ def test_nothing_grows_while_both_faces_work(
     assert memory[1] < memory[0] * 1.05 + 4096, "memory grows"
     assert after.descriptors <= before.descriptors + 1, "sockets are left"
     assert after.threads <= before.threads, "threads are left"
-    # A cursor whose opening was cancelled may outlive it where the server was too busy to be told (NOTES): one in ten
-    # thousand, where forgetting them would leave one of each ten.
+    # A cursor whose opening was cancelled may survive if the server was too busy to be told (NOTES): one in ten
+    # thousand. If the driver forgot them, one in ten would survive.
     assert after.server_cursors <= before.server_cursors + 1 + soak.steps // 10_000, "server cursors are left"
-    # How many are open at once depends on the machine, 73 in 125 000 steps at most. Were they forgotten, each ten steps
-    # would leave one.
+    # The number open at once depends on the machine: 73 in 125 000 steps at most. If the driver forgot them, each ten
+    # steps would leave one.
     most_open = [max(sample.server_cursors for sample in part) for part in (early, late)]
     assert most_open[1] <= most_open[0] + 40 + soak.steps // 500, "server cursors grow"

@@ -1,7 +1,7 @@
-"""Everything at once that a process does to its driver, on a real server: `stress.py` says what.
+"""Run `stress.py`, which uses the driver in every way at once, on a real server.
 
-Nothing comes out but the signal handlers' own exceptions, and each process ends well although threads are at work.
-`MANGONEL_STRESS_SECONDS` is how long all programs together take (default 20); `MANGONEL_STRESS_SEED` plays one again.
+Only the signal handlers' own exceptions may appear, and each process must exit normally while threads are at work.
+`MANGONEL_STRESS_SECONDS` sets the total time of all programs (default 20); `MANGONEL_STRESS_SEED` repeats a run.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from faults import programs
 from mangonel.engines.certificates import certify
 from mangonel.server import start
 
-# TLS is played on the reference path, whose parts of a record may be lost where a handler raises.
+# TLS uses the reference path, which may lose parts of a record where a handler raises.
 FACES = ["fused", "reference", "tls", "gevent", "asyncio"]
 OURS = re.compile("Fatal|FATAL|SystemError|panicked|borrowed")
 SECONDS = float(os.environ.get("MANGONEL_STRESS_SECONDS", "20")) / len(FACES)
-# In CI the choices are the same each time, as hypothesis' cases are; what comes between them differs still.
+# In CI the choices are the same each time, as hypothesis' cases are; their timing still differs.
 SEED = int(os.environ.get("MANGONEL_STRESS_SEED", "0")) or (
     1559174261 if "CI" in os.environ else random.SystemRandom().randrange(1, 2**31)
 )
-# What comes out of a listener is printed, as by PyMongo, and so is an alarm that comes while one is told.
+# A listener's exceptions are printed, as by PyMongo; so is an alarm during a listener's call.
 TOLD = re.compile(
     r'Traceback \(most recent call last\):\n  File ".*publisher\.py", line \d+, in (?:told|command_\w+)\n'
     r"(?: .*\n)+Alarm\n"
 )
-# The build that AddressSanitizer watches: for the programs alone, not for the server and for this process.
+# The build with AddressSanitizer: for the programs alone, not for the server and this process.
 SANITIZED = {
     name: os.environ[f"MANGONEL_STRESS_{name}"]
     for name in ("LD_PRELOAD", "PYTHONPATH")
     if f"MANGONEL_STRESS_{name}" in os.environ
 }
-# How long one process lives: most of them are ended while they work.
+# How long one process lives: most are ended while they work.
 LIFE = (1.0, 6.0)
 
 pytestmark = pytest.mark.timeout(360 + 2 * SECONDS * len(FACES))
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(360 + 2 * SECONDS * len(FACES))
 
 @pytest.fixture
 def uri(request: pytest.FixtureRequest, face: str, tmp_path: Path) -> Iterator[str]:
-    """Of the shared server, or of one with TLS."""
+    """The URI of the shared server, or of one with TLS."""
     if face != "tls":
         yield request.getfixturevalue("server").uri
         return
@@ -86,7 +86,7 @@ def play(uri: str, database: str, face: str, seed: int, seconds: float) -> None:
         PYTHONWARNINGS="ignore",
         **SANITIZED,
     )
-    # asyncio's own log of tasks that an alarm ended says nothing of the driver.
+    # asyncio's own log messages about tasks that an alarm ended do not concern the driver.
     is_quiet = face == "asyncio" and run.returncode == 0 and not OURS.search(run.stderr)
     said = run.stdout + ("" if is_quiet else TOLD.sub("", run.stderr)[-4000:])
     assert (run.returncode, said) == (0, ""), (

@@ -1,4 +1,4 @@
-"""A daemon thread that the interpreter ends below a function of the Rust module does not take the process with it.
+"""A daemon thread that the interpreter ends inside a function of the Rust module does not crash the process.
 
 Before 3.14 such a thread is ended by unwinding its stack, which must not cross Rust's frames. `tools/core_rules.py`
 checks that every entry and every class is guarded.
@@ -10,8 +10,8 @@ import pytest
 
 from faults import programs
 
-# A thread that has called nothing of the module before is inside Python code, below a call of the module, when the main
-# thread ends, and comes back for the interpreter's lock during the finalization.
+# A thread without earlier calls into the module runs Python code that the module called. Then the main thread ends, and
+# the thread asks for the interpreter's lock during the finalization.
 HEAD = """
 import _thread, os, sys, time
 from mangonel import MongoClient, _core
