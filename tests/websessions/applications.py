@@ -25,14 +25,14 @@ HOST = "https://shop.example"
 
 
 class Framework:
-    """How a framework is met; defined by `framework` and nothing else.
+    """How to call a framework's application; made by `framework` alone.
 
     Args:
         make: returns the application.
         on: "asgi", "wsgi", or the framework that listens on a port of its own.
         checks: it refuses what another site may have sent, when it is told to.
 
-    Every `make` takes `fresh=`: how recent a proof of identity the page needs, by the framework's own guard.
+    Every `make` takes `fresh=`: how recent a proof of identity the page needs; the framework's own guard checks it.
     """
 
     def __init__(self, make: Callable[..., Any], on: str, checks: bool) -> None:
@@ -55,7 +55,7 @@ def framework(name: str, on: str, *, checks: bool = False) -> Callable[[Any], An
 
 
 class Reply:
-    """An answer: its status, its headers, what the handler found; and the cookie that the browser has afterwards."""
+    """A response: its status, its headers, the handler's result, and the browser's cookie afterwards."""
 
     def __init__(self, response: httpx.Response | None, cookie: str | None) -> None:
         self.status = response.status_code if response is not None else 500
@@ -75,7 +75,7 @@ Send = Callable[..., Reply]
 
 
 class Failure(Exception):
-    """What a handler raises when it is told to."""
+    """Raised by a handler when the query asks for it."""
 
 
 def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
@@ -238,7 +238,7 @@ def _django(sessions: WebSessions[Any], fresh: str | None = None) -> Any:
     from django.http import HttpRequest, JsonResponse
     from django_site import configure, handler
 
-    # Only now is Django configured, which the module needs.
+    # The module needs a configured Django.
     configure()
     from mangonel.websessions.frameworks.django import require_fresh
 
@@ -254,7 +254,7 @@ def _django_asgi(sessions: WebSessions[Any], fresh: str | None = None) -> Any:
     from django.http import HttpRequest, JsonResponse
     from django_site import configure, handler
 
-    # Only now is Django configured, which the module needs.
+    # The module needs a configured Django.
     configure()
     from mangonel.websessions.frameworks.django import require_fresh
 
@@ -279,7 +279,7 @@ def _litestar(sessions: WebSessions[Any], checks: bool = False, fresh: str | Non
     page.__annotations__.update(request=Request, **{"return": Response})
     guards = [require_fresh(fresh)] if fresh is not None else None
     route = HTTPRouteHandler("/", http_method=["GET", "POST"], guards=guards)(page)
-    # To describe itself takes an application ten times as long as the rest.
+    # Describing itself takes an application ten times as long as the rest.
     plugins = [SessionPlugin(sessions, csrf=checks)]
     return Litestar([route], plugins=plugins, logging_config=None, openapi_config=None)
 
@@ -391,7 +391,7 @@ def served(
         ) -> httpx.Response:
             if cookie:
                 headers.append(("Cookie", cookie))
-            # Without TLS; reading the authorities' certificates takes a hundred times as long as the rest.
+            # Without TLS: reading the certificate authorities takes a hundred times as long as the rest.
             async with httpx.AsyncClient(
                 transport=transport, base_url=url, timeout=60, verify=False
             ) as client:
@@ -462,5 +462,5 @@ async def listening_aiohttp(application: Any) -> tuple[str, Any, Callable[[], An
 LISTENING = {"tornado": listening, "aiohttp": listening_aiohttp}
 
 FRAMEWORKS = tuple(DEFINED)
-# These check what another site may have sent, when they are told to.
+# Frameworks that can be told to refuse requests from other sites.
 CHECKING = tuple(name for name, each in DEFINED.items() if each.checks)

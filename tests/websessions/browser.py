@@ -1,4 +1,4 @@
-"""A browser for tests: a cookie jar, and requests that are begun and ended one by one, so that they can overlap."""
+"""A browser for tests: a cookie jar, and requests that start and end one by one, so that they can overlap."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Browser:
         return await self.sessions.asynchronous.load(RequestView(header, is_secure, self.signal))
 
     async def end(self, session: WebSession[Any], is_lost: bool = False) -> list[tuple[str, str]]:
-        """Commit and take the cookie, unless the answer is lost on its way."""
+        """Commit and take the cookie, unless the response is lost."""
         await self.sessions.asynchronous.commit(session)
         headers = take_headers(session)
         if not is_lost:
@@ -94,7 +94,7 @@ class Site:
 
     @property
     def stored(self) -> bytes:
-        """Everything in the store, as one text to search."""
+        """Return the store's whole content as one text to search."""
         return repr(self.memory.records).encode() + b"".join(
             record.data + record.key for record in self.memory.records.values()
         )

@@ -1,7 +1,7 @@
 """Fixtures of the websession tests: real servers of every engine, started when the first test asks.
 
-The folder is importable for its helpers, and coroutine tests run on a loop of their own. A server that cannot be had
-skips its tests with the reason; MANGONEL_REQUIRE_SERVERS=1, as in continuous integration, makes that a failure.
+The folder is importable for its helpers, and coroutine tests run on a loop of their own. Tests of a server that is not
+available are skipped with the reason; MANGONEL_REQUIRE_SERVERS=1, as in continuous integration, makes that a failure.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Callable[[str], Engine]]:
-    """Return a function that runs an engine once for all tests; they leave it as they found it, but for records."""
+    """Return a function that runs an engine once for all tests; each test leaves it unchanged except for records."""
     started: dict[str, Engine | str] = {}
     with ExitStack() as stack:
 
@@ -57,7 +57,7 @@ def engine() -> Iterator[Callable[[str], Engine]]:
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Return a function from a store's name to the URL of an empty one; only a bug takes as long as its limit."""
+    """Return a function from a store's name to the URL of an empty one; only a bug reaches its time limit."""
     limit = f"timeout={TIMEOUT:.0f}"
 
     def url_of(name: str) -> str:

@@ -69,7 +69,7 @@ def configure(uri: str, folder: str, **more: Any) -> None:
     from mangonel.contrib import django as deployments
     from mangonel.contrib.django import client, health
 
-    # A busy machine is no deployment that is down.
+    # A busy machine must not look like a deployment that is down.
     deployments.TIMEOUT_MS = 60_000
 
     def worker(request: HttpRequest) -> HttpResponse:

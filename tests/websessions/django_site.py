@@ -14,7 +14,7 @@ ENGINE = "mangonel.websessions.frameworks.django"
 
 
 def urls(*routes: Any) -> types.ModuleType:
-    """Return a module of URLs, which ROOT_URLCONF takes as it takes a name."""
+    """Return a module of URLs; ROOT_URLCONF accepts it in place of a name."""
     module = types.ModuleType("urls")
     module.urlpatterns = list(routes)  # type: ignore[attr-defined]
     return module
@@ -44,7 +44,7 @@ def configure() -> None:
         from django.contrib.auth.models import update_last_login
         from django.contrib.auth.signals import user_logged_in
 
-        # It writes to a table that most tests do without.
+        # It writes to a table that most tests do not create.
         user_logged_in.disconnect(update_last_login, dispatch_uid="update_last_login")
 
 
@@ -56,7 +56,7 @@ def handler(
     is_async: bool = False,
     revalidate: Any = None,
 ) -> Any:
-    """Return a WSGI or ASGI application whose page is a view. What is set stays until the next call."""
+    """Return a WSGI or ASGI application whose page is a view. The settings stay until the next call."""
     configure()
     from django.core.handlers.asgi import ASGIHandler
     from django.core.handlers.wsgi import WSGIHandler
@@ -68,7 +68,7 @@ def handler(
     made = ASGIHandler() if is_async else WSGIHandler()
     inner = made.resolve_request
 
-    # Each handler has URLs of its own, though several live in one process.
+    # Each handler has its own URLs, though one process holds several.
     def resolve_request(request: Any) -> Any:
         request.urlconf = own
         return inner(request)

@@ -1,4 +1,4 @@
-"""The matrix framework by store by operation: parallel requests of visitors, each held against a serial model.
+"""The matrix framework by store by operation: parallel requests of visitors, each checked against a serial model.
 
 A round of a visitor sends requests with one cookie at once: writes of one key, of keys of their own, increments, and at
 most one of `MOVERS`. Afterwards the browser's cookie must show what some serial order of the acknowledged requests
@@ -45,7 +45,7 @@ MOVERS = (
     "recall",
     "theft",
 )
-# What happens to all visitors of a cell at once, since they share a clock.
+# Events for all visitors of a cell, since they share a clock.
 TIMES = ("expire", "pause")
 ENDS = ("logout", "everywhere", "theft")
 KEYS = "k,n,a,b,c,d,s"
@@ -54,7 +54,7 @@ FRESH = 600.0
 PAUSE = 601.0
 GRACE = 30.0
 ABSOLUTE = 30 * 86_400.0
-# Seconds: a busy machine is no store that fails.
+# Seconds, so that a busy machine does not look like a failing store.
 TIMEOUT_S = 600
 # Longer than any record is kept.
 AGES = 500 * 86_400.0
@@ -155,14 +155,14 @@ async def site(
 
 
 def split(cookie: str | None) -> tuple[str, str]:
-    """Return the parts of a Cookie header: without the device's cookie, and only that."""
+    """Return the parts of a Cookie header: without the device's cookie, and that cookie alone."""
     parts = cookie.split("; ") if cookie else []
     own = [each for each in parts if "-device=" not in each]
     return "; ".join(own), "; ".join(each for each in parts if each not in own)
 
 
 class Played:
-    """A visitor in one cell of the matrix, and what the serial model knows of them.
+    """A visitor in one cell of the matrix, and the serial model's knowledge of them.
 
     Args:
         seed: of the choices; the threads' order is the machine's.
@@ -188,7 +188,7 @@ class Played:
         self.count = count
         self.remember = "&remember=30d" if is_remembered else ""
         self.thefts = thefts
-        # The device's cookie before its token was last used, and when that was.
+        # The device's cookie before the last use of its token, and the time of that use.
         self.copied: tuple[str, float] | None = None
         # The cookies of websessions that the browser has dropped.
         self.dropped: list[str] = []
@@ -203,9 +203,9 @@ class Played:
     def movers(self) -> list[str]:
         """Return the actions that are possible for this visitor now."""
         can = {"everywhere": self.has_find, "recall": bool(self.remember)}
-        # Until the grace is over, a token that comes again is a request that was on its way.
+        # During the grace period a reused token counts as a request that was on its way.
         can["theft"] = self.copied is not None and self.clock() - self.copied[1] > GRACE
-        # A step that would have to wait that long comes at once, or an end comes first.
+        # Instead of waiting that long the visitor returns at once, or an end comes first.
         return ["theft"] if can["theft"] else [each for each in MOVERS if can.get(each, True)]
 
     def writes(self) -> list[tuple[str, str, Any]]:
@@ -223,7 +223,7 @@ class Played:
         return f"do=write&k={key}&v={self.serial}", key, str(self.serial)
 
     async def round(self, send: Send, everywhere: Callable[[str], Awaitable[object]]) -> None:
-        """Play one round and hold it against the model."""
+        """Play one round and check it against the model."""
         if self.user is None:
             await self.log_in(send)
         mover = self.draw.choice(self.movers())
@@ -252,18 +252,18 @@ class Played:
         elif mover != "nothing":
             jobs.append(send(moves[mover], cookie))
         self.draw.shuffle(order := list(range(len(jobs))))
-        # What has an answer is awaited by gather in this order, which is the order in which the requests begin.
+        # asyncio.gather awaits these in this order, which is the order in which the requests begin.
         began = dict(zip(order, await asyncio.gather(*(jobs[each] for each in order)), strict=True))
         answers = [began[each] for each in range(len(jobs))]
         self.count.update([mover] if mover != "nothing" else [])
         if mover == "step_up":
-            # The guarded write came last, whether or not the user had to prove who they are before it.
+            # The guarded write came last, with or without a new proof of identity.
             writes.append(("", "s", str(self.serial)))
             mover = "nothing" if is_fresh else "reauthenticated"
         acked = []
         for write, answer in zip(writes, answers, strict=False):
             self.must(answer.status in (200, 409), f"a write was answered {answer.status}")
-            # A request can be told to come again only if the id was given up beside it.
+            # A request may be refused with "repeat" only if a concurrent request gave up the id.
             self.must(
                 answer.status == 200 or mover in ("rotate", "reauthenticated", "login"), "409 for no reason"
             )
@@ -271,7 +271,7 @@ class Played:
         if mover in ENDS:
             if mover == "theft":
                 self.must(self.thefts.count(self.user or "") == 1, f"a theft was told as {self.thefts}")
-            # A logout ends one websession, and a theft what is found of the device.
+            # A logout ends one websession; a theft ends all that are found for the device.
             if self.has_find and mover != "logout":
                 self.dead += self.dropped
             await self.ended(send)
@@ -292,7 +292,7 @@ class Played:
         await self.agree(send, acked)
 
     async def agree(self, send: Send, acked: list[tuple[str, str, Any]]) -> None:
-        """Hold what a page shows against the model after these acknowledged writes, in whichever order they came."""
+        """Check a page against the model after these acknowledged writes, in any order."""
         found = await self.read(send, self.cookie)
         expected = dict(self.values)
         expected["n"] = self.values.get("n", 0) + sum(1 for _, key, _ in acked if key == "n")
@@ -318,7 +318,7 @@ class Played:
         self.must(len(used) == 1, f"a token was used {len(used)} times")
         self.must(split(used[0])[1] != split(cookie)[1], "a token was left as it was")
         self.copied = split(cookie)[1], self.clock()
-        # To come back proves nothing.
+        # Returning proves no identity.
         self.cookie, self.values, self.proved = used[0], {}, float("-inf")
         await self.agree(send, writes)
 
@@ -364,7 +364,7 @@ class Played:
         return answer
 
     async def ended(self, send: Send) -> None:
-        """After an end the old id is dead; a write that came after it may have begun a websession of its own."""
+        """Check that the old id is dead after an end; a later write may have started a websession of its own."""
         self.dead.append(self.cookie or "")
         found = await self.read(send, self.cookie)
         self.must(found == {"user": None, "values": {}}, f"an ended websession is served: {found}")
@@ -372,7 +372,7 @@ class Played:
         self.copied, self.dropped = None, []
 
     async def log_in(self, send: Send) -> None:
-        """Begin again; ids that have ended stay dead."""
+        """Start again; ended ids stay dead."""
         for each in self.draw.sample(self.dead, min(2, len(self.dead))):
             found = await self.read(send, each)
             self.must(found == {"user": None, "values": {}}, f"an ended id is served: {found}")
@@ -384,14 +384,14 @@ class Played:
         self.cookie, self.values, self.proved = answer.cookie, {}, self.clock()
 
     async def read(self, send: Send, cookie: str | None) -> dict[str, Any]:
-        """Return what a page shows."""
+        """Return the values that a page shows."""
         self.count["read"] += 1
         answer = await send("", cookie)
         self.must(answer.status == 200, f"a read was answered {answer.status}: {answer.body!r}")
         return answer.found
 
     def must(self, holds: bool, said: str) -> None:
-        """Raise an error that shows how model and answers differ."""
+        """Raise an error that shows how model and responses differ."""
         assert holds, f"{self.cell}: {said}"
 
 
@@ -400,7 +400,7 @@ async def play(
 ) -> None:
     """Play rounds in one cell, at most until a monotonic time."""
     clock = FakeClock(time.time())
-    # Without a delay no request on a loop would meet another one in memory.
+    # Without a delay no two requests on a loop would overlap in memory.
     store = MemoryStore(delay=0.0005) if name == "memory" else url
     # A long absolute limit, since clocks are moved often.
     thefts: list[str] = []
@@ -442,7 +442,7 @@ async def play(
                 count["expire"] += VISITORS
                 await asyncio.gather(*(each.expired(send) for each in visitors))
             await asyncio.gather(*(each.round(send, everywhere) for each in visitors))
-        # A store that rewrites all it holds must not slow down from cell to cell.
+        # A store that rewrites its whole content must not get slower from cell to cell.
         clock.advance(AGES)
         with contextlib.suppress(Unsupported):
             await sessions.purge()
@@ -463,7 +463,7 @@ def main() -> None:
     parser.add_argument("--store", action="append", choices=STORES, help="only this one; may be repeated")
     given = parser.parse_args()
     stores = given.store or STORES
-    # Every refused write is told, and each is awaited here.
+    # Every refused write is logged, and each is expected here.
     logging.disable(logging.CRITICAL)
     count: Counter[str] = Counter()
     cells: Counter[str] = Counter()

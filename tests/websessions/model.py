@@ -52,7 +52,7 @@ IDLE, ABSOLUTE, RENEW, GRACE, TOUCH_AFTER = 1800.0, 2700.0, 600.0, 30.0, 180.0
 
 BROWSERS, SERVERS = 2, 3
 
-# By how many seconds the servers' clocks are wrong.
+# The errors of the servers' clocks, in seconds.
 SKEWS = ((0.0, 0.0, 0.0), (0.0, 5.0, -5.0), (0.0, 20.0, 0.0), (-20.0, 0.0, 5.0))
 
 OLD, NEW = "o" * 32, "n" * 32
@@ -76,7 +76,7 @@ class Stepping:
 
     def __init__(self, store: Any) -> None:
         self.store = store
-        self.repeats = 0  # writes to come whose first answer is lost, and which are sent again
+        self.repeats = 0  # coming writes whose first reply is lost, and which are sent again
 
     async def get(self, key: bytes) -> Any:
         await paused()
@@ -127,7 +127,7 @@ class Request:
         self.old_sid: bytes | None = None
         self.keys: set[str] = set()
         self.steps = 0
-        self.looked = 0.0  # when the load looked at the clock
+        self.looked = 0.0  # when the load read the clock
         self.decided = 0.0  # when the commit was asked for
         self.committed = 0.0  # when it began; of a login, when it looked for the user's revocations
         self.was_crossed = False  # a revocation began meanwhile
@@ -136,7 +136,7 @@ class Request:
 
 
 class Revocation:
-    """The end of all websessions that a user had when it began, and of the logins that were under way."""
+    """The end of all websessions that a user had when it began, and of the logins in progress."""
 
     def __init__(self, flow: Steps, user: str, at: float, doomed: set[bytes]) -> None:
         self.flow = flow
@@ -150,7 +150,7 @@ class WebSessionModel(RuleBasedStateMachine):
 
     store_factory: Callable[[FakeClock], Any]
     runs = 0
-    # The step of a load after which it looks at the clock.
+    # The step of a load after which it reads the clock.
     LOOKS = 2
     MOST_REQUESTS = 6
 
@@ -165,10 +165,10 @@ class WebSessionModel(RuleBasedStateMachine):
             "renew": RENEW,
             "grace": GRACE,
             "touch_after": TOUCH_AFTER,
-            # Old cookies are sent again here by those who have the newer one.
+            # A browser with a newer cookie sends its old cookies again here.
             "on_reuse": "log",
             "events": lambda event: None,
-            # Of real time, which passes while hypothesis thinks.
+            # In real time, which passes while hypothesis computes.
             "timeout": 3600.0,
         }
         self.settings = settings
@@ -186,7 +186,7 @@ class WebSessionModel(RuleBasedStateMachine):
         self.owner: dict[bytes, int] = {}
         self.user_of: dict[bytes, str | None] = {}
         self.ended: set[bytes] = set()
-        # What logouts ended, and what rotations made of what.
+        # Websessions that logouts ended, and the new ids that rotations gave to others.
         self.left: set[bytes] = set()
         self.rotated: dict[bytes, bytes] = {}
         self.logged_in: dict[bytes, bytes] = {}
@@ -194,15 +194,15 @@ class WebSessionModel(RuleBasedStateMachine):
         self.uncertain: set[bytes] = set()
         self.written: dict[bytes, set[str]] = {}
         self.used: dict[bytes, float] = {}
-        # A load that is under way may have renewed or touched its record, whether it comes to its end or not.
+        # A load in progress may have renewed or touched its record, whether it completes or not.
         self.touched: dict[bytes, float] = {}
         self.kept_alive: dict[bytes, float] = {}
-        # The latest and the earliest time that it may have begun.
+        # The latest and the earliest time at which it may have begun.
         self.began: dict[bytes, float] = {}
         self.began_early: dict[bytes, float] = {}
         self.newest: dict[bytes, str] = {}
 
-    # What may happen.
+    # Rules.
 
     @initialize(actions=st.tuples(*[ACTION] * BROWSERS), has_keys=st.booleans(), skews=st.sampled_from(SKEWS))
     def come_in(self, actions: tuple[str, ...], has_keys: bool, skews: tuple[float, ...]) -> None:
@@ -210,7 +210,7 @@ class WebSessionModel(RuleBasedStateMachine):
         clocks = [lambda skew=skew: self.clock.now + skew for skew in skews]
         self.servers = [WebSessions(self.store, clock=clock, **self.settings) for clock in clocks]
         if has_keys:
-            # One worker has the new key already, the others know it.
+            # One worker has the new key already; the others only know it.
             new, old = Keys(current=NEW, previous=[OLD]), Keys(current=OLD, previous=[NEW])
             self.servers = [
                 WebSessions(self.store, seal=keys, sign=keys, clock=clock, **self.settings)
@@ -256,7 +256,7 @@ class WebSessionModel(RuleBasedStateMachine):
     @precondition(lambda self: self._open())
     @rule(which=st.integers(0, 50), actions=st.tuples(ACTION, ACTION), steps=st.integers(0, 4))
     def act_and_fail(self, which: int, actions: tuple[str, str], steps: int) -> None:
-        """A handler that raises after it has done something."""
+        """A handler that raises after changing the websession."""
         found = self._open()
         request = found[which % len(found)]
         for action in actions:
@@ -317,7 +317,7 @@ class WebSessionModel(RuleBasedStateMachine):
         request.flow.close()
         if request.old_sid is not None:
             self.uncertain.add(request.old_sid)
-        # A renewal may have been half way.
+        # A renewal may be half-way.
         self.uncertain.update(sid for sid, owner in self.owner.items() if owner == request.browser)
         self.requests.remove(request)
 
@@ -336,7 +336,7 @@ class WebSessionModel(RuleBasedStateMachine):
 
     @rule(browser=BROWSER, server=SERVER, other=SERVER, begun=st.integers(0, 8), revoking=st.integers(0, 12))
     def log_in_and_revoke(self, browser: int, server: int, other: int, begun: int, revoking: int) -> None:
-        """A login, and in the middle of it the account is closed."""
+        """A login during which the account is closed."""
         request = self._begin(browser, server, self.jars[browser])
         self._go(request, 100)
         self._act(request, "login")
@@ -437,7 +437,7 @@ class WebSessionModel(RuleBasedStateMachine):
         for revocation in self.revocations:
             revocation.flow.close()
 
-    # How it is played.
+    # Steps.
 
     def _stepping(self, store: Any) -> Any:
         return Stepping(store)
@@ -455,7 +455,7 @@ class WebSessionModel(RuleBasedStateMachine):
         record = self.store.store.get(key)
         return record is not None and record.is_live
 
-    # How it is followed.
+    # Bookkeeping.
 
     def _open(self) -> list[Request]:
         return [request for request in self.requests if request.flow is None]
@@ -572,7 +572,7 @@ class WebSessionModel(RuleBasedStateMachine):
         revocation = Revocation(self._revoking(server, user), user, self.clock.now, doomed)
         self.revocations.append(revocation)
         self._step_revocation(revocation)
-        self.clock.advance(0.002)  # so that what comes later is later
+        self.clock.advance(0.002)  # so that later events have a later time
         return revocation
 
     def _step_revocation(self, revocation: Revocation) -> None:
@@ -622,7 +622,7 @@ class WebSessionModel(RuleBasedStateMachine):
             self.used[sid] = max(self.used.get(sid, 0.0), self.clock.now)
 
     def _answered(self, request: Request) -> None:
-        """The answer left; what it acknowledged is a fact from now on."""
+        """Record that a response left: its writes are acknowledged from now on."""
         session = request.session
         assert session is not None
         self.requests.remove(request)
@@ -632,18 +632,18 @@ class WebSessionModel(RuleBasedStateMachine):
         now = self.clock.now
         record = session.state.record
         if request.plan in (END, ROTATE) and request.old_sid is not None:
-            # An anonymous websession cannot be found again once renewals left a request far behind.
+            # An anonymous websession cannot be found again after renewals while a request was far behind.
             is_behind = (
                 self.clock.now - request.looked > FOLLOW - self.slack
                 and self.user_of[request.old_sid] is None
             )
             (self.uncertain if is_behind else self.ended).add(request.old_sid)
         if request.plan == END and request.old_sid is not None:
-            # The trace of a rotation is kept for so long.
+            # The trace of a rotation is kept this long.
             is_behind = self.clock.now - request.looked > FOLLOW - self.slack
             if not is_behind:
                 self.left.add(request.old_sid)
-            # Of a login and a logout beside each other either may be the later one.
+            # Of a concurrent login and logout either may be the later one.
             self.uncertain.update(filter(None, [self.logged_in.get(request.old_sid)]))
             after = self.rotated.get(request.old_sid)
             while after is not None:
@@ -661,7 +661,7 @@ class WebSessionModel(RuleBasedStateMachine):
         sid = record.sid
         is_new = sid not in self.owner
         if is_new and request.plan in (WRITE, TOUCH):
-            # It followed a rotation whose own answer is still to come.
+            # It followed a rotation whose own response is still to come.
             self.followed.setdefault(sid, set()).update(request.keys)
             return
         if is_new:
@@ -670,12 +670,12 @@ class WebSessionModel(RuleBasedStateMachine):
             self.began[sid], self.began_early[sid] = now, request.decided
             self.used[sid] = now
             self.written[sid] = self.followed.pop(sid, set())
-            # A rotation carries over what had been acknowledged; a login drops it.
+            # A rotation carries acknowledged writes over; a login drops them.
             if request.plan == ROTATE and request.change == "login" and request.old_sid is not None:
                 self.logged_in[request.old_sid] = sid
             if request.plan == ROTATE and request.change != "login" and request.old_sid is not None:
                 if request.old_sid in self.left:
-                    # Its last look at the store may have been before the logout, which met it then.
+                    # Its last read of the store may have been before the logout, which then met it.
                     assert not self._is_live(record.key), "a rotation brought back what a logout had ended"
                     self.ended.add(sid)
                 self.rotated[request.old_sid] = sid
@@ -684,7 +684,7 @@ class WebSessionModel(RuleBasedStateMachine):
                     self.began_early[sid] = self.began_early[request.old_sid]
                 if request.old_sid not in self.uncertain:
                     self.written[sid] |= self.written[request.old_sid]
-            # A revocation that runs meanwhile may have met it, and one that began later must have.
+            # A concurrent revocation may have met it, and a revocation that began later must have.
             if request.was_crossed or self.revocations:
                 self.uncertain.add(sid)
             for revocation in self.revocations:

@@ -1,8 +1,8 @@
 """The model of `model.py` on an asynchronous store: whole faces in tasks, whose calls to the store overlap.
 
-A call has two gates, before it is made and before its result is heard, so that a result may be on its way while others
-write. New websessions are stored several at once, as a store may that shares commands between them; every other call
-waits until these are through, so that a run can be played again: what they find must not depend on the server's haste.
+A call has two gates, before it is made and before its result arrives, so that others can write in between. New
+websessions are stored several at once, as a store may that shares commands between them; every other call waits until
+these are through, so that a run can be played again: what they find must not depend on the server's haste.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from model import BROWSER, SERVER, Steps, WebSessionModel
 
 from mangonel.websessions import RequestView, WebSession
 
-# Rounds of the loop in which calls are sent; their answers take longer.
+# Turns of the loop in which calls are sent; their replies take longer.
 ROUNDS = 3
 
 
@@ -37,7 +37,7 @@ class Played:
         self.is_inserting = False
 
     def send(self, value: None, /) -> None:
-        """Go on to the next gate, or out of the current one and into a call that others may share."""
+        """Continue to the next gate, or out of the current one and into a call that others may share."""
         if self.is_inserting:
             self._run()
         shares = self.will_insert
@@ -65,17 +65,17 @@ class Played:
             self._loop.run_forever()
 
     def close(self) -> None:
-        """Cancel it, and wait until it is gone."""
+        """Cancel the flow, and wait until its task has ended."""
         if self._task is None:
             self._coroutine.close()
             return
-        # More than once: redis-py goes on when it is cancelled as its answer comes in.
+        # Repeated, because redis-py continues when it is cancelled as its reply arrives.
         while not self._task.done():
             self._task.cancel()
             self._loop.run_until_complete(asyncio.wait([self._task], timeout=0.05))
 
     async def gate(self) -> None:
-        """Wait to be told to go on."""
+        """Wait at the gate until the test opens it."""
         self._gate = self._loop.create_future()
         self._arrive()
         await self._gate
@@ -92,7 +92,7 @@ class Played:
 
 
 class Gated:
-    """A store whose calls start and return when the model says so."""
+    """A store whose calls start and return on the model's command."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -159,7 +159,7 @@ class AsyncWebSessionModel(WebSessionModel):
 
     @rule(browsers=st.lists(BROWSER, min_size=3, max_size=6), server=SERVER, lost=st.integers(-6, 6))
     def crowd(self, browsers: list[int], server: int, lost: int) -> None:
-        """Strangers who come at once, all to one server, and write; one of them may give up."""
+        """Strangers who all write to one server at once; one of them may give up."""
         requests = []
         for browser in browsers:
             request = self._begin(browser, server, None)

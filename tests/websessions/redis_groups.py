@@ -1,5 +1,5 @@
-"""Redis servers that belong together: a cluster of three, perhaps with replicas, and a master with its replica and a
-Sentinel; in the clear, or all over TLS.
+"""Groups of Redis servers: a cluster of three, perhaps with replicas, and a master with its replica and a Sentinel;
+plain, or all over TLS.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def server(
         command += ["--cluster-enabled", "yes", "--include", BUS]
     engine = Engine("redis", "", command, folder, None, accepts)
     if is_in_cluster:
-        # Their usual port among themselves is one that any connection of this machine may have; another one is chosen
-        # anew with the server's own, should a program have taken either of them by then.
+        # Any connection of this machine may use the servers' default bus port. If another program has taken the port or
+        # the bus port by then, a new pair is chosen.
         engine.prepare = lambda _: Path(folder, BUS).write_text(f"cluster-port {free_port()}\n")
     stack.callback(engine.kill)
     engine.start()
@@ -47,7 +47,7 @@ def server(
 
 
 def _words(port: str, tls: Certificates | None) -> list[str]:
-    """Return what a server is told of its port, and whom it trusts; the same goes into Sentinel's file."""
+    """Return a server's options for its port and its trusted authority; Sentinel's file gets the same."""
     if tls is None:
         return ["--port", port]
     files = ["--tls-ca-cert-file", str(tls.ca), "--tls-cert-file", str(tls.certificate)]
@@ -70,12 +70,12 @@ def until(port: int, is_so: Callable[[Any], bool], tls: Certificates | None = No
 
 
 def query_of(tls: Certificates | None) -> tuple[str, str]:
-    """Return the beginning and the end of a URL."""
+    """Return the start and the end of a URL."""
     return ("rediss", f"?tlsCAFile={quote(str(tls.ca))}&") if tls else ("redis", "?")
 
 
 class Cluster:
-    """A cluster that runs.
+    """A running cluster.
 
     Attributes:
         url: of its masters; options may be added.
@@ -129,9 +129,9 @@ class Cluster:
             )
 
     def kill_first(self) -> None:
-        """End the first master, and return when its replica has taken over."""
+        """Kill the first master, and return when its replica has taken over."""
         left = [*self.masters[1:], *self.replicas]
-        # A busy machine alone must not make them give each other up, so they become impatient only now.
+        # The time-out becomes short only now, so that a busy machine alone causes no failover.
         self._be_patient(left, 1000)
         self.masters[0].kill()
         until(self.replicas[0].port, lambda client: client.info("replication")["role"] == "master", self._tls)
@@ -152,7 +152,7 @@ def cluster(tls: Certificates | None = None, *, has_replicas: bool = False) -> I
 
 @contextlib.contextmanager
 def guarded_by_sentinel(tls: Certificates | None = None) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield the URL of a master with a replica, and what kills the master."""
+    """Yield the URL of a master with a replica, and a function that kills the master."""
     with ExitStack() as stack:
         master = server(stack, tls=tls)
         server(stack, "--replicaof", "127.0.0.1", str(master.port), tls=tls)
@@ -168,7 +168,7 @@ def guarded_by_sentinel(tls: Certificates | None = None) -> Iterator[tuple[str, 
         until(sentinel.port, lambda client: len(client.execute_command(*knows)) == 1, tls)
 
         def kill() -> None:
-            # A busy machine alone must not make it give a master up, so it becomes impatient only now.
+            # The time-out becomes short only now, so that a busy machine alone causes no failover.
             with client_of(sentinel.port, tls) as client:
                 client.execute_command("SENTINEL", "SET", "app", "down-after-milliseconds", "100")
             master.kill()

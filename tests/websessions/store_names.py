@@ -1,4 +1,4 @@
-"""The stores that every rule of the contract is held to; each is started by the fixture of its name."""
+"""The stores on which the contract is tested; the fixture of each name starts one."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ STORES = (
 
 
 def sampled(names: Iterable[str], *few: str) -> list[Any]:
-    """Return parameters of which a sample plays a few; the rest plays all of them."""
+    """Return parameters of which a sample plays a few and the rest plays all."""
     return [pytest.param(name, marks=() if name in few else pytest.mark.no_sample) for name in names]

@@ -26,7 +26,7 @@ def test_an_answer_for_which_the_websession_was_read_differs_by_cookie(framework
             answer = send("", each)
             assert answer.found["user"] == ("ada" if each else None)
             assert "Cookie" in answer.headers.get("vary", ""), each
-            # Without a length it is a stream, for all that the middleware knows, and may read once more.
+            # Without a length the middleware takes it for a stream, which may read once more.
             streams = framework in ("asgi", "wsgi-generator")
             assert answer.headers.get("cache-control") == ("private" if streams else None)
 

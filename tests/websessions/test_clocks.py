@@ -21,7 +21,7 @@ SKEWS = (-20.0, -5.0, 0.0, 5.0, 20.0)
 
 
 class Servers:
-    """Two servers on one store, the second of which has a clock that is wrong by `skew` seconds."""
+    """Two servers on one store; the second one's clock is wrong by `skew` seconds."""
 
     def __init__(self, store: Any, skew: float, **settings: Any) -> None:
         self.clock = FakeClock()
@@ -184,7 +184,7 @@ async def test_a_limit_is_wrong_by_the_difference_of_the_clocks_at_most(limit: s
 
 @pytest.mark.parametrize("skew", [*SKEWS, 40.0, -40.0])
 async def test_a_request_in_flight_beside_a_renewal_is_let_in_by_no_clock(skew: float) -> None:
-    """Within the grace it ends nothing; beyond it, it may end the websession, and that is all."""
+    """Within the grace period it ends nothing; beyond, it may end the websession, and nothing else."""
     for first, second in ((0, 1), (1, 0)):
         servers = Servers(MemoryStore(), skew, renew="1m", grace="30s", idle="30m")
         told = RecordingEvents()

@@ -1,4 +1,4 @@
-"""Every store keeps the contract, on both of its sides and against a real server; the sides read each other."""
+"""Every store keeps the contract, blocking and asynchronous, on a real server; each side reads the other's records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def url(request: pytest.FixtureRequest, store_url: Callable[[str], str]) -> str:
 
 
 def test_the_suite_meets_every_scheme() -> None:
-    # A cluster is met by test_redis_groups.py.
+    # test_redis_groups.py covers a cluster.
     modules = {"cookie": "cookie", "redis_cluster": "redis_cluster", **{name: name for name in STORES}}
     assert set(SCHEMES.values()) == set(modules)
 
@@ -67,7 +67,7 @@ async def test_both_sides_read_each_other(url: str) -> None:
 
 
 async def test_a_story_on_every_store(url: str) -> None:
-    """A login, a parallel writer, a listing where the engine can, and a logout, without any of the store's names."""
+    """A login, a parallel writer, a listing where the engine has one, and a logout, without store-specific names."""
     sessions: WebSessions[Any] = WebSessions(url)
     face = sessions.asynchronous
     await sessions.setup()
@@ -128,7 +128,7 @@ def test_urls_that_cannot_be_meant_are_refused(url: str) -> None:
     [
         "gopher://user:secret@host/",
         "redis://user:secret@host:port",
-        # Not escaped: the host ends inside of the password.
+        # Not escaped: the host ends inside the password.
         "redis://:secret/more-secret@host",
         "postgresql://user:secret#more-secret@host/app",
         "mysql://user:secret?more-secret@host/app",

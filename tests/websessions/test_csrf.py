@@ -1,4 +1,4 @@
-"""What another site makes a browser send changes nothing, and protecting a form costs a reader no record."""
+"""A forged request from another site changes nothing, and a protected form stores no record for a reader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def memory(store: MemoryStore | None = None, **settings: Any) -> WebSessions[Any
 
 
 def own(framework: str) -> str:
-    # The one that a real server listens on has another port each time; its requests carry its own Host.
+    # The origin of a real server has another port each time; its requests carry its own Host.
     return "https://127.0.0.1:1" if framework == "tornado" else HOST
 
 
@@ -44,7 +44,7 @@ def test_a_token_for_an_anonymous_reader_makes_no_record_and_holds_until_the_log
         assert [each.partition("=")[0] for each in page.set_cookies] == ["__Host-sid-csrf"]
         assert page.headers["cache-control"] == "no-store"
         assert not store.records
-        # A second form of the same reader needs no other secret.
+        # A second form of the same reader uses the same secret.
         assert send("do=token", page.cookie).set_cookies == []
         inside = send("do=login,token", page.cookie)
         assert "__Host-sid-csrf" not in (inside.cookie or "")

@@ -1,4 +1,4 @@
-"""A user's devices, in every store: listed, forgotten, told as new; and what is kept of a user, exported and erased."""
+"""A user's devices, in every store: listed, forgotten, reported as new; and a user's data, exported and erased."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_device_is_listed_and_forgotten_with_what_is_open_on_it(
         assert (await work.begin()).user is None
     assert tags(await sessions.devices("ada")) == [("Firefox 128", "Linux", int(lists), False)]
     assert (await home.begin()).user == "ada"
-    # Another login on a known browser is no other device.
+    # Another login on a known browser is not a new device.
     await home.logout()
     clock.advance(1)
     await home.login("ada")
@@ -91,7 +91,7 @@ async def test_a_hook_is_told_of_a_new_device_once_and_whether_it_is_the_first()
         ("ada", "Safari 17", False),
         ("bob", "Firefox 128", True),
     ]
-    assert len({each.id for each in told}) == 3  # that two users share a browser is not to be seen
+    assert len({each.id for each in told}) == 3  # that two users share a browser stays hidden
     assert site.events.kinds().count("new_device") == 3
 
 

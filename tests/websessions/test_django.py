@@ -1,4 +1,4 @@
-"""What Django adds: its own names of a session, logins, test client, the admin in a browser, `contrib.django`."""
+"""Django's additions: its own names of a session, logins, test client, the admin in a browser, `contrib.django`."""
 
 # ruff: noqa: E402, Django's models are imported after its settings
 
@@ -69,7 +69,7 @@ BOB = User(pk=8, username="bob", password="hash two")
 
 
 def enter(request: HttpRequest) -> HttpResponse:
-    """Do what the query says."""
+    """Run the query's steps."""
     request.user = AnonymousUser()
     session: Any = request.session
     for what in request.GET.getlist("do"):
@@ -105,7 +105,7 @@ def test_a_login_of_djangos_is_one_of_the_websession() -> None:
     shop.get("do=password")
     assert shop.cookie != ada
     assert shop.get().text == "7 ['tea']"
-    # Another user gets nothing of the first one's.
+    # Another user gets none of the first one's values.
     shop.get("do=bob")
     assert shop.get().text == "8 None"
     assert shop.live() == []
@@ -123,7 +123,7 @@ def test_a_revoked_user_is_out_and_a_login_that_fails_is_none() -> None:
     assert shop.get("do=ada&do=fail").status_code == 500
     assert shop.get().text == "None ['tea']"
     shop.get("do=ada")
-    # The removal of Django's key is a logout of the user, too.
+    # Removing Django's key logs the user out, too.
     shop.get("do=forget")
     assert shop.get().text == "None ['tea']"
     assert shop.live() == []
@@ -150,7 +150,7 @@ def test_djangos_names_of_a_sessions_end() -> None:
     assert shop.get("seconds=60").text == "60 True"
     assert shop.get("seconds=").text == "1800 True"
     assert shop.get("seconds=0").text == "1800 True"
-    # Longer than the absolute limit is for a login.
+    # Longer than a login's absolute limit.
     assert shop.get("seconds=86400").status_code == 500
     answer = shop.get("login=1&seconds=86400")
     assert answer.text == "86400 False"
@@ -300,14 +300,14 @@ def test_the_cookies_name_is_that_of_the_websessions_whatever_settings_are_put_b
             with override_settings(WEBSESSIONS=wide):
                 websessions()
                 assert settings.SESSION_COOKIE_NAME == "__Secure-sid"
-        # The name that was put back is no wish of the program's.
+        # The restored name does not count as the program's own setting.
         other = sessions_with(domain="b.example")
         with override_settings(WEBSESSIONS=other):
             assert websessions().cookie.name == "__Secure-sid"
 
 
 class GoneStore(MemoryStore):
-    """Loses what it is given."""
+    """Discards its arguments."""
 
     async def put(self, record: Any, expected: int) -> bool:
         raise StoreError("the store is gone")
@@ -318,7 +318,7 @@ def test_a_websession_that_cannot_be_stored_is_told_on_an_event_loop_beside_a_da
 
     async def view(request: HttpRequest) -> HttpResponse:
         request.session["n"] = 1
-        # As each query does. Django looks at what is open whenever a response is closed.
+        # Each query does the same. Django checks its open connections whenever a response is closed.
         await sync_to_async(connection.ensure_connection)()
         response = HttpResponse("stored")
         response._resource_closers.append(lambda: closed.append("closed"))
@@ -363,7 +363,7 @@ def test_the_admin_in_a_browser(chromium: Any, project: tuple[str, str]) -> None
         page.click("input[type=submit]")
 
     def shows(page: Any, words: str) -> None:
-        # A click does not wait for the whole of the page that it leads to.
+        # A click does not wait until its page has loaded completely.
         page.locator("body", has_text=words).wait_for()
 
     desk, phone = chromium.new_context(), chromium.new_context()
@@ -381,7 +381,7 @@ def test_the_admin_in_a_browser(chromium: Any, project: tuple[str, str]) -> None
     log_in(other)
     shows(other, "Site administration")
     assert len(sessions.blocking.of("1")) == 2
-    # A new password ends the other browser's session, and keeps this one.
+    # A new password ends the other browser's session and keeps this one.
     page.goto(f"{address}/admin/password_change/")
     page.fill("#id_old_password", "engine no. 1")
     page.fill("#id_new_password1", "engine no. 2")
@@ -394,7 +394,7 @@ def test_the_admin_in_a_browser(chromium: Any, project: tuple[str, str]) -> None
     shows(page, "Site administration")
     log_in(other, "engine no. 2")
     shows(other, "Site administration")
-    # So does a revocation, for all of them.
+    # A revocation ends all of them.
     assert sessions.blocking.revoke_user("1") == 2
     page.goto(f"{address}/admin/")
     assert "/login/" in page.url

@@ -1,4 +1,4 @@
-"""What was asked to end has ended, in every framework and on every store, also when the handler fails afterwards."""
+"""A requested end takes place in every framework and on every store, even when the handler fails afterwards."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_an_id_that_was_given_up_is_dead_although_the_handler_fails(
                 assert send("", old).found == {"user": None, "values": {}}, (do, fail)
                 if framework == "flask-debug" and fail != "500":
                     continue  # the debugger answers, and no cookie can reach the browser
-                # A request that failed logs no user in, and loses nothing.
+                # A request that failed logs no user in, and loses no values.
                 assert send("", answer.cookie).found == {"user": "ada", "values": {"a": "1"}}, (do, fail)
 
 
@@ -178,7 +178,7 @@ def test_an_end_or_a_login_that_could_not_be_stored_is_an_error_under_every_poli
 
 
 class Both:
-    """A memory store both of whose sides fail after this many calls."""
+    """A memory store whose two sides fail after this many calls."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store.blocking
@@ -213,7 +213,7 @@ class _Failing:
 
 
 class Counted:
-    """A memory store that cancels the task that asks it for the n-th time, once the write has arrived or before."""
+    """A memory store that cancels its n-th caller, after or before the write is stored."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
@@ -294,7 +294,7 @@ async def test_an_end_that_is_asked_for_after_the_answer_or_without_one_is_an_en
             asked = asyncio.ensure_future(client.get("/", headers={"Cookie": browser.cookie or ""}))
             await asyncio.wait_for(reached.wait(), 60)
             if framework == "tornado-cancelled":
-                asked.cancel()  # there will be no answer, and the browser goes away
+                asked.cancel()  # no response will come, and the browser leaves
             with contextlib.suppress(httpx.HTTPError, asyncio.CancelledError):
                 await asked
         async with asyncio.timeout(60):
@@ -307,7 +307,7 @@ async def test_an_end_that_is_asked_for_after_the_answer_or_without_one_is_an_en
 async def streams(
     framework: str, sessions: WebSessions[Any], cookie: str | None, status: int, fails: bool
 ) -> None:
-    """Have a streamed answer begin, a value written, and perhaps the handler fail."""
+    """Start a streamed response, write a value, and perhaps let the handler fail."""
     headers = {"Cookie": cookie or ""}
     if framework == "wsgi":
         from mangonel.websessions.frameworks.wsgi import WSGISessions

@@ -1,4 +1,4 @@
-"""An event stream ends once its websession has ended, in every framework; in threads with its next event."""
+"""An event stream ends once its websession has ended, in every framework; in threads at its next event."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ MADE = {
 
 @contextlib.asynccontextmanager
 async def listened(app: Any, framework: str, cookie: str) -> AsyncIterator[asyncio.Queue[bytes | None]]:
-    """Yield a queue of what arrives; None is the end of the stream."""
+    """Yield a queue of received events; None is the end of the stream."""
     found: asyncio.Queue[bytes | None] = asyncio.Queue()
     if framework in LISTENING:
         url, _, stop = await LISTENING[framework](app)
@@ -204,7 +204,7 @@ async def test_an_event_stream_ends_once_its_websession_has_ended(
             while await found.get() is not None:
                 pass
             while not seen:
-                gc.collect()  # Starlette and Litestar leave the generator to it
+                gc.collect()  # Starlette and Litestar leave this to the generator.
                 await asyncio.sleep(0.01)
     assert seen == ["over"]
 

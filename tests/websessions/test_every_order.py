@@ -1,7 +1,7 @@
 """Two requests of one browser, whose store calls are played in every order, also with a lost answer to a write.
 
-A logout also ends the websession that a concurrent rotation or renewal makes. What a request writes beside one of
-these is kept in the new websession, or the request is refused.
+A logout also ends the websession that a concurrent rotation or renewal makes. A concurrent request's writes are kept in
+the new websession, or the request is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mangonel.websessions.load import load_flow
 from mangonel.websessions.stores.memory import BlockingMemoryStore
 from mangonel.websessions.testing import FakeClock
 
-# What a request does; a renewal is due for both requests where one of them is one.
+# Actions of a request; for "renewal", a renewal is due for both requests.
 DEEDS: dict[str, Callable[[WebSession[Any]], object]] = {
     "rotate": lambda session: session.rotate(),
     "renew": lambda session: None,
@@ -56,7 +56,7 @@ class Play:
 
     Args:
         user: who is logged in. None: the websession has a value only.
-        deeds: what the requests do.
+        deeds: the actions of the requests.
         lost: the number of the write whose answer is lost. 0: none.
     """
 
@@ -77,7 +77,7 @@ class Play:
             clock.advance(LATER)
         self.store.puts, self.store.lost = 0, lost
         self.requests = [self.visit(self.cookie, DEEDS[deed]) for deed in deeds]
-        # The cookies of each answer, None where it said to come again; in the order in which they left.
+        # The cookies of each response in the order of sending; None for a request that must be repeated.
         self.answers: dict[int, list[str] | None] = {}
 
     async def visit(
@@ -116,7 +116,7 @@ def played(visit: Visit) -> tuple[WebSession[Any], list[str] | None]:
 
 
 def every_order(user: str | None, deeds: tuple[str, str], lost: int) -> Iterator[Play]:
-    """Yield a play for each order of the calls, when both requests are over."""
+    """Yield a play for each order of the calls, once both requests are over."""
     order: list[int] = []
     choices: list[bool] = []
     while True:
@@ -128,7 +128,7 @@ def every_order(user: str | None, deeds: tuple[str, str], lost: int) -> Iterator
             choices.append(not play.answers)
             play.step(order[-1])
         yield play
-        # At the last step at which the second request could have gone on as well, it does now.
+        # At the last step where the second request could have continued too, it now does.
         while order and not choices[-1]:
             order.pop()
             choices.pop()
@@ -138,7 +138,7 @@ def every_order(user: str | None, deeds: tuple[str, str], lost: int) -> Iterator
 
 
 deeds = pytest.mark.parametrize("deed", ["rotate", "renew"])
-# Who is logged in, and the number of the write whose answer is lost; each pair of requests makes five writes or six.
+# The logged-in user, and the number of the write whose reply is lost; each pair of requests makes five or six writes.
 cases = pytest.mark.parametrize(
     ("user", "lost"),
     [

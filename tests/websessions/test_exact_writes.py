@@ -1,4 +1,4 @@
-"""Each change is applied once: beside other processes' writes, and when an answer is lost and a write sent again."""
+"""Each change is applied once, despite writes of other processes and a write that is sent again after a lost reply."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_writers_of_two_processes_lose_nothing_and_count_nothing_twice(
     name: str, store_url: Callable[[str], str]
 ) -> None:
     url = store_url(name)
-    # As many clients as processes, which know nothing of each other.
+    # One client for each process, independent of the others.
     sites: list[WebSessions[Any]] = [
         WebSessions(open_store(url), events=lambda event: None) for _ in range(PROCESSES)
     ]
@@ -139,7 +139,7 @@ async def test_a_write_that_was_sent_twice_counts_once_in_every_flow(what: str, 
         clock[0] += 601
     first, second = await browser.begin(), await browser.begin()
     if first.state.cookie is not None:
-        # As a browser would with the first answer.
+        # As a browser would with the first response.
         browser.take([("Set-Cookie", first.state.cookie)])
     for each in (first, second):
         each.increment("n")

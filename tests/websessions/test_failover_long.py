@@ -1,6 +1,7 @@
 """Fifty visitors at once on a replica set of three whose primary is killed, steps down and is paused.
 
-What was acknowledged is there, what was ended stays ended. For minutes of load: MANGONEL_FAILOVER=1 (the long tests).
+Acknowledged writes are present, and ended websessions stay ended. MANGONEL_FAILOVER=1 (the long tests) runs the load
+for minutes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ pytestmark = [
 
 
 class Visitors:
-    """What fifty visitors did, as far as it was acknowledged."""
+    """The acknowledged actions of fifty visitors."""
 
     def __init__(self, sessions: WebSessions[Any]) -> None:
         self.sessions = sessions
@@ -61,7 +62,7 @@ class Visitors:
             cart.add(item)
         if story % 3 == 1:
             return
-        # An end that is not acknowledged promises nothing either way.
+        # An end without an acknowledgement may have happened or not.
         del self.carts[cookie]
         if story % 3 == 2:
             await logout(self.sessions, cookie)

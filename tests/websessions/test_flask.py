@@ -1,4 +1,4 @@
-"""What Flask's users expect: its own cookie settings, `session.permanent`, and Flask-Login."""
+"""Flask's conventions: its own cookie settings, `session.permanent`, and Flask-Login."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_permanent_session_outlives_the_browser_for_as_long_as_flask_says() ->
     clock = FakeClock()
     sessions: WebSessions[Any] = WebSessions(MemoryStore(clock), clock=clock, events=lambda event: None)
     app = application({"PERMANENT_SESSION_LIFETIME": timedelta(days=45)}, sessions)
-    # By itself it creates no session.
+    # The flag alone creates no session.
     assert cookies(app, "/permanent") == ("None True", [])
     for path in ("/permanent-write", "/permanent-login"):
         _, (given,) = cookies(app, path)
@@ -106,7 +106,7 @@ def test_a_permanent_session_outlives_the_browser_for_as_long_as_flask_says() ->
     text, renewed = cookies(app, "/read", given.partition(";")[0])
     assert text == "ada True"
     assert f"Max-Age={5 * DAY}" in renewed[0]
-    # One that is there already takes a new id, and lasts no longer than it did.
+    # An existing session takes a new id and keeps its limits.
     _, (plain,) = cookies(app, "/login")
     _, (kept,) = cookies(app, "/permanent", plain.partition(";")[0])
     assert f"Max-Age={DAY // 2}" in kept
@@ -178,7 +178,7 @@ def test_flask_login_works_by_the_recipe_of_the_manual() -> None:
     before = jar
     get("/login")
     assert get("/me").json == {"user": "ada", "cart": ["tea"]}
-    # The id of before the login opens nothing.
+    # The id from before the login opens nothing.
     assert get("/me", before).status_code == 401
     member = jar
     get("/logout")

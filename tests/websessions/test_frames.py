@@ -1,4 +1,4 @@
-"""How many Python frames the websession of a request enters, which is what it costs beside the store's own work."""
+"""The number of Python frames that a request's websession enters, which is its cost beyond the store's own work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
     os.environ.get("MANGONEL_IMPL") == "reference", reason="counts the fused path"
 )
 
-# To load a websession, and to store it changed: in all, and the change with its storing alone.
+# Loading a websession and storing it changed: the whole, and the change with its storing alone.
 MOST = {"memory": (20, 11), "sqlite": (24, 13), "mongodb": (25, 14)}
 
 

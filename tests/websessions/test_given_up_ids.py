@@ -1,4 +1,4 @@
-"""What comes with an id that was just given up: an end reaches what goes on, and no write is acknowledged and lost."""
+"""Requests with an id that was just given up: an end reaches the new websession, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_a_write_with_an_id_that_was_just_given_up_makes_nobody_a_stranger
         await browser.end(late)
     assert late.state.cookie is None
     assert (await browser.begin()).user == "ada"
-    # To read is no error, and to log in is none.
+    # Reading is no error, and neither is logging in.
     assert await browser.read(old) == {}
     again = await browser.begin(old)
     again.login("bob")

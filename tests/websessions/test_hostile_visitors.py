@@ -38,7 +38,7 @@ async def test_one_visitor_s_bad_value_fails_alone_among_those_who_come_at_once(
 
         async def visit(number: int, sessions: WebSessions[Any] = sessions) -> Any:
             session = await sessions.asynchronous.load(RequestView())
-            # What the object itself would refuse has been smuggled past it.
+            # A value that the session object itself would refuse is smuggled past it.
             session.state.label = "\ud800" if number == 7 else "Firefox"
             session["n"] = "\udfff" if number == 8 else number
             await sessions.asynchronous.commit(session)
@@ -118,7 +118,7 @@ def test_a_visitor_s_bad_label_is_an_error_of_theirs_alone_in_every_framework(fr
             try:
                 answer = send(f"do=login,label&label={quote(label)}")
             except UsageError:
-                continue  # a server of WSGI answers 500 to what an application raises
+                continue  # WSGI servers answer 500 when an application raises
             assert answer.status == 500
             assert answer.cookie is None
         found = send("", cookie).found

@@ -1,4 +1,4 @@
-"""What stores do by themselves: they set themselves up, forget what has ended, and keep their files to themselves."""
+"""Upkeep of stores: they set themselves up, delete ended records, and protect their files."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_files_are_their_owners_only(
 
 
 class Writes(CommandListener):
-    """Which keys were written with which `w`."""
+    """Return the keys written with each `w`."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[bytes, Any]] = []

@@ -1,4 +1,4 @@
-"""Keys: shared by all workers, changed in any order, good for one cookie only; and what a seal is bound to."""
+"""Keys: shared by all workers, changed in any order, good for one cookie only; and the binding of a seal."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_the_address_that_counts_is_the_one_that_our_own_proxy_adds(framework: s
     mine = "203.0.113.5"
     with served(framework, sessions) as send:
         for forged, other in (("10.0.0.1", "198.51.100.7"), (mine, "198.51.100.7")):
-            # Some proxies add a line of their own, others add to the visitor's.
+            # Some proxies add a header line of their own, others extend the visitor's.
             for lines in (lambda *each: list(each), lambda *each: [", ".join(each)]):
                 cookie = send("do=login", forwarded_for=lines(forged, mine)).cookie
                 assert send("", cookie, forwarded_for=lines("10.9.9.9", mine)).found["user"] == "ada"

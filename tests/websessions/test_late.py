@@ -1,4 +1,4 @@
-"""What an answer's headers cannot take back: reads of a stream, and changes after the answer, in every framework."""
+"""Actions too late for a response's headers: reads of a stream, and changes after the response, in every framework."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from browser import Browser
 from mangonel.websessions import MemoryStore, UsageError, WebSession, WebSessions
 from mangonel.websessions.late import Left
 
-# What a handler does with the websession before its headers, between two parts of its body, and after the answer.
+# The handler's actions on the websession before its headers, between two parts of its body, and after the response.
 Part = Callable[[Any], object]
 
 
@@ -25,7 +25,7 @@ def nothing(session: Any) -> None:
 
 
 class Handler:
-    """The handler of an application, for each framework, with the exceptions that it met."""
+    """The handler of each framework's application, with the exceptions that it met."""
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ MADE: dict[str, Callable[[Handler, WebSessions[Any]], Any]] = {
     "aiohttp": aiohttp_app,
     "tornado": tornado_app,
 }
-# The others are defined for what answers look like, not for when they leave.
+# The other definitions test a response's content, not the time at which it leaves.
 FRAMEWORKS = tuple(name for name in DEFINED if name not in ("flask-debug", "wsgi-generator"))
 frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
 BLOCKING = tuple(name for name in FRAMEWORKS if DEFINED[name].on == "wsgi")
@@ -292,7 +292,7 @@ BLOCKING = tuple(name for name in FRAMEWORKS if DEFINED[name].on == "wsgi")
 async def fetched(
     framework: str, handler: Handler, sessions: WebSessions[Any], cookie: str | None
 ) -> httpx.Response:
-    """Answer a request; an exception of the application's after its answer is in `handler.raised`."""
+    """Answer a request; `handler.raised` holds an application's exception after its response."""
     app = MADE[framework](handler, sessions)
     headers = {"Cookie": cookie} if cookie else {}
     if framework in BLOCKING:
@@ -315,7 +315,7 @@ async def fetched(
         try:
             await app(scope, receive, send)
         except Exception as error:
-            # Litestar wraps what comes after the start of an answer.
+            # Litestar wraps exceptions that come after the start of a response.
             cause = error if isinstance(error, UsageError) else error.__cause__
             if not isinstance(cause, UsageError):
                 raise
@@ -368,7 +368,7 @@ async def test_a_read_after_headers_that_let_caches_share_the_answer_raises(
     assert "vary" not in answer.headers
     (error,) = handler.raised
     assert "expected the websession to be read before the headers leave" in str(error)
-    # An application that keeps its answers private by itself may read, and what was read before varies.
+    # An application that marks its responses private may read late; Vary covers earlier reads.
     for first, control in ((nothing, "private, max-age=60"), (nothing, "no-store"), (user_of, "public")):
         handler = Handler(first=first, middle=user_of, headers={"Cache-Control": control})
         answer = await fetched(framework, handler, sessions, browser.cookie)
@@ -395,7 +395,7 @@ async def test_a_change_after_the_answer_is_stored_or_raises(framework: str) -> 
     assert (await fetched(framework, handler, sessions, browser.cookie)).status_code == 200
     stored = dict(await browser.begin())
     assert stored == {"late": 1} or len(handler.raised) == 1
-    # Tornado has no end of a request that comes after its answer.
+    # Tornado has no hook after a request's response.
     assert bool(handler.raised) == (framework == "tornado")
 
 
@@ -505,7 +505,7 @@ async def test_when_a_request_is_over_a_change_raises_until_the_websession_is_ta
     await browser.store(n=1)
     handler = Handler(first=user_of)
     await fetched(framework, handler, sessions, browser.cookie)
-    # Django's own names for it lack some of a dict's.
+    # Django's session lacks some names of a dict.
     session = getattr(handler.session, "websession", handler.session)
     assert isinstance(session, Left)
     assert (session.user, session["n"], session.get("m")) == ("ada", 1, None)

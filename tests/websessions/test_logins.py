@@ -1,4 +1,4 @@
-"""Logins that are remembered, and logins that end with the password they were made with."""
+"""Remembered logins, and logins that end when their password changes."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_fingerprint_is_kept_over_renewals_and_unreadable(
     session = await browser.begin()
     assert "hash" not in repr(session.state.extra)
     assert session.check_fingerprint("hash of the old one")
-    # Who changed the password stays, with a new id; who logged in without a fingerprint does not.
+    # The session that changed the password continues under a new id; one that logged in without a fingerprint does not.
     session.reauthenticated(fingerprint=b"hash of the new one")
     await browser.end(session)
     assert (await browser.begin()).check_fingerprint("hash of the new one")

@@ -1,4 +1,4 @@
-"""The fork's settings and names work; what they mean is in docs/websessions/migration.md."""
+"""The fork's settings and names work; docs/websessions/migration.md explains them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong settings are refused at the start where possible, and the message has the right ones."""
+"""Wrong settings are refused at the start where possible, and the message names the right ones."""
 
 from __future__ import annotations
 

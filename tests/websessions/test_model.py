@@ -1,4 +1,4 @@
-"""The model of `model.py` on MongoDB, Redis, PostgreSQL and memory, by both of their sides.
+"""The model of `model.py` on MongoDB, Redis, PostgreSQL and memory, blocking and asynchronous.
 
 `make test` plays a short form; MANGONEL_MODEL_RUNS=2000, or `make test-websessions-long`, the long one.
 """
@@ -86,7 +86,7 @@ def test_no_run_of_overlapping_calls_breaks_a_promise(name: str, store_url: Call
                 f"{sum(shared)} websessions were stored by {len(shared)} commands, "
                 f"{max(shared, default=0)} by one at most"
             )
-            # In a few runs it may be that no two calls came at once.
+            # A few runs may have no two concurrent calls.
             assert RUNS < 100 or max(shared) > 1
     finally:
         if store is not None:
@@ -95,7 +95,7 @@ def test_no_run_of_overlapping_calls_breaks_a_promise(name: str, store_url: Call
 
 
 def play(model: type[WebSessionModel], name: str) -> None:
-    """Play as many runs as were asked for."""
+    """Play the requested number of runs."""
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(
         model,
@@ -105,7 +105,7 @@ def play(model: type[WebSessionModel], name: str) -> None:
             deadline=None,
             suppress_health_check=quiet,
             database=None,
-            # As it was found: to make it shorter takes longer than a test may.
+            # Not shrunk: that takes longer than a test may.
             phases=(Phase.generate,),
         ),
     )

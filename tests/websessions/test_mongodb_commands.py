@@ -1,4 +1,4 @@
-"""The MongoDB store repeats its own writes and shares commands between requests: what that must not change."""
+"""The MongoDB store repeats its own writes and shares commands between requests, without changing any result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WRITES = (
 
 
 class Trouble:
-    """A collection whose next writes fail: after they arrived, or before."""
+    """A collection whose next writes fail, either before or after they are stored."""
 
     def __init__(self, collection: Any) -> None:
         self._collection = collection
@@ -188,7 +188,7 @@ async def test_a_batch_whose_answer_is_lost_counts_once(
 ) -> None:
     store, counting = await counted(store_url("mongodb"))
     records = [a_record() for _ in range(20)]
-    # The first two go alone, the third command is the batch.
+    # The first two are sent alone; the third command is the batch.
     nothing = asyncio.ensure_future(asyncio.gather(*(store.put(record, 0) for record in records)))
     await asyncio.sleep(0)
     counting.losing = [(arrives, AutoReconnect("the connection broke"))]
@@ -291,7 +291,7 @@ async def test_a_batch_of_writes_whose_answer_is_lost_counts_once(
 async def test_who_was_first_in_a_batch_knows_it_although_the_next_one_was_quick(
     store_url: Callable[[str], str],
 ) -> None:
-    """Otherwise it would merge again, and its increment would count twice."""
+    """Otherwise the write would merge again, and its increment would count twice."""
     url = store_url("mongodb")
     store: Any = open_store(url)
     others: Any = open_blocking(url)

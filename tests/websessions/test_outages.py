@@ -104,7 +104,7 @@ WRITERS = 4
 
 
 class Writers:
-    """Visitors who log in, write, and log out or stay, until they are stopped. Keeps the acknowledged writes."""
+    """Visitors who log in, write, and log out or stay, until stopped. Keeps the acknowledged writes."""
 
     def __init__(self, sessions: WebSessions[Any]) -> None:
         self.sessions = sessions
@@ -139,7 +139,7 @@ class Writers:
 def killable(
     name: str, tls: Certificates | None
 ) -> Iterator[tuple[str, Callable[[], None], Callable[[], None]]]:
-    """Yield the URL of a durable store, what kills it as a power cut would, and what starts it again."""
+    """Yield the URL of a durable store, a function that kills it as a power cut would, and one that restarts it."""
     if name != "mongodb":
         with running(name, durable=True, tls=tls) as engine:
             yield engine.url, engine.kill, engine.start
@@ -182,7 +182,7 @@ async def test_what_was_acknowledged_survives_a_kill_of_the_store(
             for cookie in writers.written.keys() - writers.uncertain:
                 session = await begin(sessions, cookie)
                 assert session.user is not None
-                # A write that was not acknowledged may be there as well.
+                # An unacknowledged write may be present too.
                 assert writers.written[cookie].items() <= dict(session).items()
             await sessions.aclose()
     except Missing as error:
@@ -216,7 +216,7 @@ async def test_closing_ends_although_emcache_goes_on_connecting_to_a_server_that
     pytest.importorskip("emcache")
 
     async def connect() -> None:
-        # A refusal that comes in the moment of the cancellation takes its place.
+        # If the server refuses at the moment of the cancellation, the refusal is raised instead.
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
         await asyncio.sleep(3600)
@@ -256,7 +256,7 @@ async def test_an_ended_session_does_not_come_back_with_a_failover_under_load() 
                     slow["late"] = True
                     await end(sessions, session)
                     await logout(sessions, cookie)
-                    # Only what was acknowledged is promised.
+                    # Only acknowledged writes are promised.
                     ended.append(cookie)
                     await end(sessions, slow)
                     counts["done"] += 1
@@ -280,7 +280,7 @@ async def test_an_ended_session_does_not_come_back_with_a_failover_under_load() 
         await asyncio.gather(*players)
         assert counts["done"] > before, "nothing was answered after the failover"
         await sessions.aclose()
-        # With more time: one that is not answered is none that came back.
+        # With a longer limit, so that a request without an answer means that the store did not come back.
         sessions = WebSessions(uri, timeout=60.0)
         revived = [cookie for cookie in ended if not (await begin(sessions, cookie)).new]
         print(
@@ -309,7 +309,7 @@ class LockedFolder:
 
 
 class LockedDatabase:
-    """Stalls a SQLite database: another process is writing and does not end."""
+    """Stalls a SQLite database: another process holds an open write."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -405,7 +405,7 @@ async def _stall(name: str, url: str, engine: Any, capsys: pytest.CaptureFixture
             f"median {median:.1f} ms, p99 {p99:.1f} ms, worst {latencies[-1] * 1000:.1f} ms; "
             f"then {statuses}; recovered in {recovery:.2f} s"
         )
-    # A blocking call would end the first of the requests that wait before anybody else is answered.
+    # A blocking call would delay the first waiting request's end until after the others.
     assert meanwhile > 2, "no request was answered while the store was stalled"
     assert statuses == [503]
     await sessions.aclose()

@@ -1,4 +1,4 @@
-"""A store that another package brings: registered by a call or by an entry point, and then like any other."""
+"""A store from another package: registered by a call or by an entry point, then used like any other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def blocking_from_url(url):
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """A scheme and a module that nothing else has."""
+    """A scheme and a module that no other test uses."""
     unique = uuid.uuid4().hex[:8]
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / f"store_{unique}.py").write_text(SOURCE + BLOCKING)

@@ -115,7 +115,7 @@ async def test_aiohttp_takes_what_a_handler_raises_makes_late_or_leaves_alone() 
     assert (await get("/in")).status_code == 302
     assert (await get("/late")).text == "onetwo"
     async with asyncio.timeout(60):
-        # The last part leaves before what came with it is stored, as in WSGI.
+        # The last part leaves before its changes are stored, as in WSGI.
         while (await get("/")).json() != {"user": "ada", "late": 1}:
             await asyncio.sleep(0.01)
     assert (await get("/change", "POST")).status_code == 403

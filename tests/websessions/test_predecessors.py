@@ -1,4 +1,4 @@
-"""Moving in: sessions that the real Flask-Session, Starlette and Django have made go on, here and in a browser."""
+"""Migration: sessions made by the real Flask-Session, Starlette and Django continue, here and in a browser."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Values = dict[str, Any]
 
 
 def as_wsgi(app: Any) -> App:
-    """Let an ASGI application answer WSGI requests, one after the other."""
+    """Let an ASGI application answer WSGI requests, one at a time."""
 
     async def ask(environ: Any) -> httpx.Response:
         async with httpx.AsyncClient(
@@ -177,7 +177,7 @@ def django(engine: str) -> Move:
     from django.test import override_settings
     from django.urls import path
 
-    # The loop that Playwright runs in this thread does not wait for the tables.
+    # Django refuses database calls in a thread with a running loop, and Playwright's loop runs in this one.
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
         call_command("migrate", verbosity=0)
@@ -245,18 +245,18 @@ def test_a_visitor_moves_in_and_stays_logged_in(move: Move) -> None:
     first = move.get(move.new)
     assert first.text == SHOWN
     assert first.headers["cache-control"] == "no-store"
-    # The old cookie is gone, and the new one does.
+    # The old cookie is gone, and the new one is accepted.
     assert move.cookie is not None
     assert move.cookie.startswith("sid=")
     assert ";" not in move.cookie
-    # A request beside it, which still has the old cookie, is of the same websession.
+    # A concurrent request, which still has the old cookie, joins the same websession.
     beside = move.get(move.new, cookie=old)
     assert beside.text == SHOWN
     assert "set-cookie" not in beside.headers
     assert move.get(move.new).text == SHOWN
     (handle,) = move.sessions.blocking.of("7")
     assert handle.user == "7"
-    # Once the new cookie was seen, the old one is refused, and a logout is one.
+    # Once the new cookie was seen, the old one is refused, also after a logout.
     assert move.get(move.new, cookie=old).text == ANONYMOUS
     move.get(move.new, "/out")
     assert move.cookie is None
@@ -268,7 +268,7 @@ def test_a_visitor_moves_in_and_stays_logged_in(move: Move) -> None:
 def test_a_lost_answer_is_made_good_and_a_late_copy_ends_the_websession(move: Move) -> None:
     move.get(move.old, "/in")
     old = move.cookie
-    move.get(move.new, cookie=old)  # whose answer is lost
+    move.get(move.new, cookie=old)  # whose response is lost
     move.clock.advance(60)
     assert move.get(move.new).text == SHOWN
     assert move.get(move.new).text == SHOWN
@@ -284,7 +284,7 @@ def test_an_old_cookie_is_refused_when_forged_revoked_or_too_old(move: Move) -> 
     old = move.cookie
     assert old is not None
     name, _, value = old.partition("=")
-    # The third letter from the end: some bits of a signature's last one may be unused.
+    # The third character from the end: some bits of a signature's last one may be unused.
     changed = f"{value[:-3]}{'y' if value[-3] == 'x' else 'x'}{value[-2:]}"
     for forged in (f"{name}={changed}", f"{name}=", f"{name}=x", f"{name}={'x' * 70}", f"{name}=a.b.c"):
         assert move.get(move.new, cookie=forged).text == ANONYMOUS
@@ -303,7 +303,7 @@ def test_an_event_loop_reads_the_old_sessions_too(move: Move) -> None:
         session = await move.sessions.asynchronous.load(RequestView(move.cookie))
         return session.user, session["cart"]
 
-    # In a thread of its own, since a browser's loop may run in this one.
+    # Runs in a thread of its own, since a browser's loop may run in this one.
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(lambda: asyncio.run(visit())).result(60) == ("7", ["tea", {"n": 2}])
     assert move.get(move.new).text == SHOWN
@@ -318,7 +318,7 @@ class Quiet(WSGIRequestHandler):
 
 @pytest.fixture
 def address(move: Move) -> Iterator[tuple[str, dict[str, App]]]:
-    """A port whose application is replaced while browsers know it."""
+    """A port whose application is replaced while browsers use it."""
     running: dict[str, App] = {"app": move.old}
     server = make_server(
         "127.0.0.1", 0, lambda environ, start: running["app"](environ, start), handler_class=Quiet

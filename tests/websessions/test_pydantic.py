@@ -1,4 +1,4 @@
-"""Pydantic models as what a websession holds, with every codec and on both faces."""
+"""Pydantic models as the content of a websession, with every codec and on both faces."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_pydantic_model_comes_back_as_it_was(
     await browser.end(session)
     session = await browser.begin()
     assert is_as_changed(session.data)
-    # What is deep inside is noticed.
+    # Nested changes are noticed.
     session.data.cart[0].count = 5
     await browser.end(session)
     session = await browser.begin()
@@ -95,7 +95,7 @@ async def test_a_pydantic_model_comes_back_as_it_was(
 
 
 class Picky(BaseModel):
-    """Its validators raise errors that pydantic passes through unchanged."""
+    """A model whose validators raise errors that pydantic passes through unchanged."""
 
     low: int = 0
     high: int = 9
@@ -116,7 +116,7 @@ async def test_values_that_a_validator_refuses_harm_no_later_request(codec: str)
     await browser.store(low=10)
     browser.sessions = strict
     assert (await browser.begin()).data == Picky()
-    # What each of two requests may do, both together may not.
+    # Two requests together may break a limit that each of them keeps.
     await browser.login("ada")
     one, other = await browser.begin(), await browser.begin()
     one.data.low, other.data.high = 5, 4

@@ -1,4 +1,4 @@
-"""A Redis Cluster whose member ends under load: no end comes back, and nothing is lost that its replica had."""
+"""A Redis Cluster whose master is killed under load: no end is undone, and no write that its replica had is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ long_only = pytest.mark.skipif(
 
 
 class Visitors:
-    """Log in, put something into a cart, and log out or have the account closed, or stay; what was acknowledged."""
+    """Log in, put an item into a cart, and log out, have the account closed, or stay; keep the acknowledged actions."""
 
     def __init__(self, sessions: WebSessions[Any]) -> None:
         self.sessions = sessions
@@ -66,7 +66,7 @@ class Visitors:
             await end(self.sessions, session)
             self.carts[cookie].add(item)
         if story % 3:
-            # An end that is not acknowledged promises nothing either way.
+            # An end without an acknowledgement may have happened or not.
             del self.carts[cookie]
             if story % 3 == 1:
                 await logout(self.sessions, cookie)
@@ -108,7 +108,7 @@ async def test_a_failover_in_a_cluster_brings_no_end_back_and_loses_nothing_that
             for cookie, cart in visitors.carts.items():
                 if not cart <= set(await begin(sessions, cookie)):
                     visitors.lost.add(cookie)
-            # What the first server acknowledged last may be gone with it, as Redis says, and nothing else.
+            # The first server's last acknowledged writes may be lost with it, as Redis documents, and nothing else.
             for cookie in visitors.lost:
                 assert cookie not in settled, "what the replica had is lost"
                 assert cookie in before, "what was acknowledged after the failover is lost"
@@ -159,7 +159,7 @@ async def test_an_end_that_too_few_replicas_have_is_an_error(
             await store.put(structs.replace(owned, next=ENDED, user=None, version=2), 1)
         with refused:
             await store.delete(other.key)
-        # All of a user's websessions: the epoch is new, and then a later one.
+        # All of a user's websessions: a new epoch, and then a later one.
         epoch = a_record(sid=b"")
         with refused:
             await store.put(epoch, 0)

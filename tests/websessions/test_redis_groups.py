@@ -29,7 +29,7 @@ def urls(
     try:
         with pytest.MonkeyPatch.context() as patch:
             if tls is not None:
-                # redis-py reads the machine's authorities for each connection, which takes 23 ms.
+                # redis-py reads the machine's certificate authorities for each connection, which takes 23 ms.
                 patch.setenv("SSL_CERT_FILE", str(tls.ca))
             with cluster(tls) as first, guarded_by_sentinel(tls) as (second, _):
                 yield {"cluster": first.url, "sentinel": second}

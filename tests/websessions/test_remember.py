@@ -1,4 +1,4 @@
-"""A login that a device remembers: a token that is used once, requests side by side, lost answers, copies."""
+"""Remembered logins: single-use tokens, concurrent requests, lost responses, copied tokens."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_a_request_beside_a_new_id_leaves_the_token_alone_until_the_grace_
     assert await visit(late) is None
     assert late.cookie != browser.cookie
     assert await browser.read() == {"cart": 1}
-    # Where the answer with the new id was lost, the browser logs in by itself.
+    # If the response with the new id was lost, the browser logs in by itself.
     site.clock.advance(31)
     assert await visit(late) == "ada"
 
@@ -199,7 +199,7 @@ async def test_a_thief_who_uses_a_token_unseen_is_found_when_he_comes_back() -> 
     visitor = await remembered(site)
     thief = copy(visitor)
     session = await thief.begin()
-    await thief.end(session)  # takes a token, and comes back only later
+    await thief.end(session)  # takes a token, and returns only later
     site.clock.advance(LATER)
     assert await visit(visitor) == "ada"
     assert await visit(visitor) == "ada"

@@ -1,4 +1,4 @@
-"""A renewal survives answers that are lost, and tells a stolen old id from a visitor who comes back; on every store."""
+"""A renewal survives lost responses, and tells a stolen old id from a returning visitor; on every store."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_visitor_whose_answers_are_lost_stays_logged_in(
     for waits in (15 * 60, 60):
         shop.clock.advance(waits)
         await browser.end(await browser.begin(), is_lost=True)
-        # Those that are under way beside it neither renew again nor fail.
+        # Concurrent requests neither renew again nor fail.
         beside = await browser.begin()
         assert (beside.user, beside["n"], beside.state.cookie) == ("ada", 1, None)
     shop.clock.advance(31)
@@ -78,7 +78,7 @@ async def test_who_is_remembered_may_come_back_days_after_an_answer_was_lost(
     assert browser.cookie != old
     assert (await browser.begin()).user == "ada"
     shop.clock.advance(31)
-    # And what is over is noticed as ever.
+    # Reuse after the grace period is still noticed.
     assert (await browser.begin(old)).user is None
     assert "reused" in shop.events.kinds()
     await shop.sessions.aclose()
@@ -95,7 +95,7 @@ async def test_an_old_id_that_comes_after_the_new_one_was_seen_ends_the_websessi
         browser = Browser(shop.sessions)
         old, _ = await shop.renewed(browser)
         assert (await browser.begin()).user == "ada"
-        # A request that was under way is refused and means nothing.
+        # A request that was on its way is refused without further consequences.
         assert await browser.read(old) == {}
         assert (await browser.begin()).user == "ada"
         shop.clock.advance(31)

@@ -95,7 +95,7 @@ async def test_the_cookie_is_never_sent_over_plain_http() -> None:
     assert site.memory.records == {}
     # One warning, not one for each request.
     assert [kind.partition("(")[0] for kind in site.events.kinds()] == ["insecure"]
-    # Nor is one believed that came over it.
+    # Nor is a cookie believed that came over plain http.
     await browser.store(n=1)
     session = await browser.begin(is_secure=False)
     assert dict(session) == {}
@@ -163,7 +163,7 @@ async def test_tokens_against_forgery_belong_to_one_session_and_one_login() -> N
     session = await browser.begin()
     session.check_csrf(token)
     session.check_csrf(again, "same-origin")
-    # Masked again for each answer, so that compression tells nothing.
+    # Masked anew for each response, so that compression reveals nothing.
     assert token != again
     for wrong in (None, "", "x", foreign_token, token[:-2], "A" * len(token), "é" * 43):
         with pytest.raises(CSRFError):
@@ -220,7 +220,7 @@ async def test_with_signed_ids_guesses_reach_no_store() -> None:
     for value in (new_token(), f"{new_token()}.{'A' * 22}", token, f"{token}.{'A' * 22}"):
         assert await browser.read(f"__Host-sid={value}") == {}
     assert site.meter.calls == calls
-    # A cookie of the old secret is still good, one of neither is not.
+    # A cookie sealed with the old secret is still accepted; one with neither secret is not.
     old = Site(sign="old secret", store=site.meter, clock=site.clock)
     other = old.browser()
     await other.store(n=2)
@@ -329,7 +329,7 @@ async def test_sealed_data_is_unreadable_at_rest() -> None:
     newest = Site(seal=new, store=site.meter, clock=site.clock)
     browser.sessions = newest.sessions
     assert await browser.read() == {"diagnosis": "the secret value", "more": 1}
-    # A wrong key is an empty session and an event, no error, and what is stored stays.
+    # A wrong key gives an empty session and an event, no error; the stored record stays.
     wrong = Site(seal=new_key(), store=site.meter, clock=site.clock)
     browser.sessions = wrong.sessions
     assert await browser.read() == {}
@@ -402,7 +402,7 @@ async def test_hostile_records_are_discarded_soon(codec: str) -> None:
             nonlocal calls
             calls += 1
 
-        # Calls and returns, 133 to 189. A text that is walked through level by level has 100 000.
+        # Calls and returns, 133 to 189. Parsing a text level by level would take 100 000.
         sys.setprofile(count)
         try:
             assert await browser.read() == {}
@@ -465,7 +465,7 @@ async def test_an_outage_fails_closed_and_logs_nobody_out() -> None:
             assert await browser.end(session) == [("Vary", "Cookie")]
             writing["n"] = 2
             assert await browser.end(writing) == []
-        # A logout that did not happen must not look as if it had.
+        # A failed logout must not look like a successful one.
         leaving.destroy()
         with pytest.raises(StoreError):
             await browser.end(leaving)

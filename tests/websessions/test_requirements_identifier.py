@@ -199,7 +199,7 @@ SPACES = "\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2028\u3000"
 
 @pytest.mark.parametrize("space", SPACES, ids=ascii)
 async def test_a_name_that_a_subdomain_may_set_is_another_cookie(space: str) -> None:
-    """Requirement 8: a browser knows no prefix in a name that begins with such a character."""
+    """Requirement 8: browsers recognise no prefix in a name that begins with such a character."""
     site = Site(devices=True)
     thief = site.browser()
     await thief.login("mallory", remember="30d")
@@ -284,7 +284,7 @@ async def test_renewal_is_won_by_one_and_the_old_id_dies_when_the_new_is_used() 
     assert len(given) == 1
     new = given[0].partition(";")[0]
     assert new != old
-    # The answer may have been lost: the old id is good for a while,
+    # The response may have been lost, so the old id stays valid for a while,
     assert await browser.read(old) == {"n": 1}
     site.clock.advance(29)
     assert await browser.read(old) == {"n": 1}
@@ -306,7 +306,7 @@ async def test_the_old_id_is_good_until_the_new_one_was_seen_and_for_the_idle_li
         assert browser.cookie == old
         site.clock.advance(waits)
         assert await browser.read() == ({"n": 1} if is_there else {})
-        # The answer must have been lost, so it comes with another new id, which closes every older one.
+        # The response must have been lost, so the browser gets another new id, and using that one ends every older id.
         assert (browser.cookie != old) is is_there
 
 

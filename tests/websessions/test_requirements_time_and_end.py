@@ -57,7 +57,7 @@ async def test_the_absolute_limit_holds_whatever_happens() -> None:
 
 async def test_the_absolute_limit_holds_twice() -> None:
     """Requirement 15."""
-    # By what is stored, and by what is read: each would do without the other.
+    # The stored limit and the limit checked at reading: each is enough without the other.
     site = Site(idle="30m", absolute="1h", touch_after=1)
     browser = site.browser()
     await browser.store(n=1)
@@ -129,7 +129,7 @@ async def test_what_the_client_thinks_of_time_does_not_matter() -> None:
     await browser.store(n=1)
     header = dict(browser.last_headers)["Set-Cookie"]
     assert "Max-Age=43200" in header
-    # A browser that keeps the cookie longer, or shows its attributes, gains nothing and loses nothing.
+    # A browser that keeps the cookie longer or resends its attributes changes nothing.
     assert await browser.read(
         f"{browser.cookie}; Max-Age=99999999; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
     ) == {"n": 1}
@@ -251,7 +251,7 @@ async def test_logout_wins_over_a_rotation_whatever_comes_first() -> None:
                     for _ in range(steps):
                         if inspect.getcoroutinestate(flow) != inspect.CORO_CLOSED:
                             step(flow)
-                # Whichever answer arrives last.
+                # Whichever response arrives last.
                 for session in (one, other):
                     browser.take(headers_of(session))
                     assert (await browser.begin()).user is None, (change, begun, logout)
@@ -290,7 +290,7 @@ async def test_a_logout_in_a_socket_ends_what_was_renewed_long_ago(sweeps: bool)
     site = Site()
     browser = site.browser()
     await browser.login("alice")
-    # Two sockets, as it were, of one websession.
+    # Two handlers of one websession, as on two WebSockets.
     socket, other = await browser.begin(), await browser.begin()
     for _ in range(3):
         site.clock.advance(20 * MINUTE)
@@ -315,7 +315,7 @@ async def test_a_rotation_keeps_the_new_cookie_from_slow_writers() -> None:
     slow = await browser.begin()
     await browser.login("alice")
     slow["late"] = True
-    # The slow answer is an error, and it must not take back the cookie of the login.
+    # The slow response is an error, and must not overwrite the login's cookie.
     with pytest.raises(SessionMoved):
         await browser.end(slow)
     assert slow.state.cookie is None
@@ -336,7 +336,7 @@ async def test_all_sessions_of_a_user_end_but_the_one_that_asks() -> None:
     await browsers[0].end(current)
     users = [(await browser.begin()).user for browser in [*browsers, other]]
     assert users == ["alice", None, None, None, "bob"]
-    # And the one that was spared can renew and rotate.
+    # The spared websession can renew and rotate.
     session = await browsers[0].begin()
     session.rotate()
     await browsers[0].end(session)
@@ -377,7 +377,7 @@ async def test_a_login_during_the_revocation_ends_too() -> None:
 
 async def test_a_login_that_the_revocation_overtakes_in_one_process_ends_too() -> None:
     """Requirement 23."""
-    # The login has begun, and ends what was there before; the whole revocation happens meanwhile.
+    # The login has begun, and ends the earlier websession; the whole revocation happens meanwhile.
     site = Site()
     slow = site.browser()
     await slow.store(v=1)
@@ -413,7 +413,7 @@ async def test_sessions_can_be_listed_and_ended() -> None:
     assert handles[1].created < handles[0].created
     assert handles[0].last_seen == site.clock.now
     for handle in handles:
-        # A handle is no key and no token.
+        # A handle is neither a key nor a token.
         assert bytes.fromhex(handle.id) not in site.memory.records
         assert await desk.read(f"__Host-sid={handle.id}") == {}
         assert all(site.sessions.cookie.key_of(handle.id) != key for key in site.memory.records)

@@ -1,4 +1,4 @@
-"""What the session object and the layer promise beside the numbered requirements."""
+"""Promises of the session object and the layer beyond the numbered requirements."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_twenty_parallel_writers_lose_no_key() -> None:
     await browser.store(n=0)
     site.memory.disturb(delay=0.001)
 
-    # All have read before the first one writes.
+    # All requests have read before the first one writes.
     sessions = await asyncio.gather(*(browser.begin() for _ in range(20)))
     for number, session in enumerate(sessions):
         session[f"key{number}"] = number

@@ -1,4 +1,4 @@
-"""Requests of one visitor side by side: numbers that all of them count, and a lock for what must not overlap."""
+"""Concurrent requests of one visitor: shared counters, and a lock for requests that must not overlap."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_requests_side_by_side_count_every_one(
     await asyncio.gather(*(session.save() for session in both))
     last = await browser.begin()
     assert (last.data.n if model else last["n"]) == 24
-    # After its own save a request knows the number that was counted by itself and those before.
+    # After its own save a request sees its own increment and the earlier ones.
     assert max(session.data.n if model else session["n"] for session in both) == 24
     await sessions.aclose()
 
@@ -282,7 +282,7 @@ async def test_a_lock_is_given_up_after_a_wait_ends_by_itself_and_says_so() -> N
         second["n"] = 1
     with pytest.raises(LockTimeout, match="the lock ended by itself after 30 s"):
         await lock.__aexit__(None, None, None)
-    # A request that fails releases the lock, and keeps nothing.
+    # A request that fails releases the lock, and stores nothing.
     with pytest.raises(ZeroDivisionError):
         async with first.lock():
             first["n"] = 1 / 0

@@ -16,7 +16,7 @@ from mangonel.websessions import MemoryStore, UsageError, WebSession, WebSession
 
 EVERY = 0.02
 
-# What a handler does with the websession and a text that was received; it returns the text to send.
+# The handler's action on the websession for a received text; it returns the text to send.
 Act = Callable[[WebSession[Any], str], Awaitable[str]]
 
 
@@ -97,7 +97,7 @@ frameworks = pytest.mark.parametrize("framework", MADE)
 
 
 class Connection:
-    """The visitor's side: texts to and fro, and the code of the close."""
+    """The visitor's side: texts in both directions, and the close code."""
 
     def __init__(self, send: Any, receive: Any, close: Any) -> None:
         self.send, self.receive, self.close = send, receive, close
@@ -110,7 +110,7 @@ class Connection:
 
 @contextlib.asynccontextmanager
 async def connected(app: Any, framework: str, cookie: str | None) -> AsyncIterator[Connection]:
-    """Open a WebSocket; `receive` gives a text, or the code of the close."""
+    """Open a WebSocket; `receive` returns a text, or the close code."""
     headers = {"Cookie": cookie} if cookie else {}
     if framework in LISTENING:
         url, _, stop = await LISTENING[framework](app)
@@ -170,7 +170,7 @@ async def a_visitor(user: str | None = "ada") -> tuple[WebSessions[Any], Browser
 
 
 async def act(session: WebSession[Any], text: str) -> str:
-    """Do what a text says, and say who is there."""
+    """Run the text's command, and return the user."""
     if text == "end":
         session.destroy()
     elif text == "fail":

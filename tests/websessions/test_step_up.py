@@ -1,4 +1,4 @@
-"""Step-up: a page that needs a recent proof of identity, in every framework; and what counts as a proof."""
+"""Step-up: a page that needs a recent proof of identity, in every framework; and the actions that count as proof."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_rotation_and_a_renewal_prove_nothing_and_a_proof_restarts_the_t
     assert not (await browser.begin()).fresh("5m")
     session = await browser.begin()
     session.rotate()
-    session.reauthenticated()  # a rotation before it takes nothing from it
+    session.reauthenticated()  # an earlier rotation does not invalidate the proof
     assert session.fresh("1s")
     await browser.end(session)
     site.clock.advance(299)

@@ -1,4 +1,4 @@
-"""The shared time limit of requests: a late one gets a timeout, and one cancelled by others stays cancelled."""
+"""The shared time limit of requests: a late request times out, and a request cancelled by others stays cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every store with a connection can be told in its URL to encrypt it, and then talks to no other server.
+"""Every store with a connection has a URL option to encrypt it, and then refuses any other server.
 
 One authority has signed the servers' certificate, another one has not.
 """
@@ -103,7 +103,7 @@ async def test_a_certificate_of_another_authority_is_refused_with_what_would_hel
         url += "&serverSelectionTimeoutMS=1000"
     sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
     for load in (sessions.asynchronous.load, sessions.blocking.load):
-        # The driver's short limit may be over before it has tried to connect.
+        # The driver's short limit may pass before it has tried to connect.
         for _ in range(30):
             with pytest.raises(StoreError) as caught:
                 await loaded(load)
@@ -111,7 +111,7 @@ async def test_a_certificate_of_another_authority_is_refused_with_what_would_hel
             if name != "mongodb" or "authority" in text:
                 break
         assert "127.0.0.1:" in text
-        if name == "mongodb":  # whose driver says it itself
+        if name == "mongodb":  # whose driver raises the error itself
             assert (
                 "no authority that this client trusts has signed it; name the authority's certificate" in text
             )
@@ -124,7 +124,7 @@ async def test_a_certificate_of_another_authority_is_refused_with_what_would_hel
 
 @pytest.mark.parametrize("name", ENGINES)
 async def test_a_certificate_for_another_host_is_refused(name: str, secure_url: Callable[[str], str]) -> None:
-    # It resolves to this machine too, but the certificate does not name it.
+    # The name resolves to this machine too, but the certificate does not list it.
     url = secure_url(name).replace("127.0.0.1", "127.1")
     sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
     with pytest.raises(StoreError, match=r"expected of \S*127\.1:\d+\S* a certificate for that host"):
@@ -141,7 +141,7 @@ async def test_every_connection_of_memcacheds_pool_verifies_and_not_the_first_al
         return None
 
     monkeypatch.setattr(store, "_shake_hands", trusting)
-    with pytest.raises(TimeoutError):  # emcache logs what is wrong, and tries again
+    with pytest.raises(TimeoutError):  # emcache logs the error, and tries again
         await store.get(b"k" * 32)
     await store.aclose()
 

@@ -1,4 +1,4 @@
-"""Websessions in Tornado: saved before the answer leaves, on every way out of a handler."""
+"""Websessions in Tornado: saved before the response leaves, whichever way a handler ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mangonel.websessions.frameworks.tornado import SessionMixin
 
 
 class Base(SessionMixin, tornado.web.RequestHandler):
-    """What applications derive from."""
+    """The base class of the applications."""
 
 
 class Counter(Base):
@@ -362,7 +362,7 @@ async def test_a_prepare_that_was_not_awaited_is_told_what_to_do(caplog: pytest.
     async with running(a_site()) as client:
         await client.fetch("/")
         with caplog.at_level(logging.ERROR), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a coroutine was never awaited, which is the point
+            warnings.simplefilter("ignore")  # The expected warning: a coroutine was never awaited.
             assert (await client.fetch("/forgetful")).code == 500
             gc.collect()
     assert "await super().prepare()" in caplog.text
@@ -498,7 +498,7 @@ async def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
     try:
         for _ in range(3):
             await http.fetch(f"http://127.0.0.1:{port}/")
-        # The last steps of a request come after its answer. With the collector off, only references end it.
+        # The last steps of a request come after its response. With the collector off, only references end it.
         async with asyncio.timeout(60):
             while any(reference() is not None for reference in alive[:2]):
                 await asyncio.sleep(0.005)
