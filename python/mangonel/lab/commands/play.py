@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import random
 import re
 import subprocess
@@ -58,7 +59,8 @@ def run_command(options: argparse.Namespace) -> int:
 def play(given: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | None, int]:
     """Play by the arguments, changed by `changes`; return the contents of the result file and the exit status."""
     if given.output is None:
-        given.output = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
+        # Two runs may begin in one second.
+        given.output = RESULTS / time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}.jsonl")
     options = argparse.Namespace(**{**UNSAID, **vars(given)})
     planned = _plan(options, changes)
     found = fingerprint.fingerprint(sys.argv)
