@@ -59,7 +59,7 @@ class AWSResponder:
         return _core.encode(self._sign(nonce, service)), 0, False, None
 
     def after_fork(self) -> None:
-        """Do nothing: no state could break in a fork."""
+        """Do nothing: a fork breaks no state."""
 
     def _sign(self, nonce: bytes, host: str) -> dict[str, Any]:
         auth, request_class, credentials = self._prepare()
@@ -94,7 +94,7 @@ class AWSResponder:
                 "no AWS credentials for MONGODB-AWS: expected them in the options, or in the environment, files, "
                 "container or instance that botocore looks at, got none"
             )
-        # Frozen together, so that a renewal cannot come between; the object's repr does not show them.
+        # Frozen together, so that a renewal cannot mix old and new values; the object's repr does not show them.
         credentials = botocore.credentials.Credentials(*found.get_frozen_credentials()[:3])
         return botocore.auth, botocore.awsrequest.AWSRequest, credentials
 

@@ -56,7 +56,7 @@ def _azure(resource: str, context: OIDCCallbackContext) -> OIDCCallbackResult:
     headers = {"Metadata": "true", "Accept": "application/json"}
     result = _azure_result(_ask(f"{_AZURE}?{urlencode(query)}", headers, context))
     if result is None:
-        # The body may hold a token, so neither it nor an error that quotes it is kept in this frame.
+        # The body may hold a token, so this frame keeps neither the body nor an error that quotes it.
         raise ConfigurationError(
             "expected access_token and expires_in from Azure's metadata service, got others"
         )

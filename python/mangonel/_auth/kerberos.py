@@ -1,4 +1,4 @@
-"""GSSAPI: a ticket of a Kerberos realm proves who the user is, and the server proves itself by the same conversation.
+"""GSSAPI: a Kerberos ticket authenticates the user, and the same conversation authenticates the server.
 
 The library `gssapi`, the extra `mangonel[gssapi]`, asks the realm's KDC and reads the answers. Spec: auth, "GSSAPI";
 RFC 4752.
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SERVICE_NAME = "mongodb"
-# The bit of the server's offer, and of the client's choice, for messages that stay as they are.
+# The bit for messages without protection, in the server's offer and in the client's choice.
 NO_SECURITY_LAYER = 1
 OFFER_SIZE = 4
-# Credentials that a password gave are replaced when they have fewer seconds left.
+# Credentials obtained with a password are replaced when they have fewer seconds left.
 LEAST_LIFETIME_S = 60
 
 
@@ -29,7 +29,7 @@ class KerberosResponder:
 
     Args:
         username: the principal, such as `ada@EXAMPLE.ORG`.
-        password: its password. None: the credentials are in a cache, as `kinit` leaves them, or in a client keytab.
+        password: its password. None: the credentials are in a cache, such as `kinit` fills, or in a client keytab.
         properties: SERVICE_NAME, SERVICE_REALM, SERVICE_HOST and CANONICALIZE_HOST_NAME.
     """
 
@@ -57,7 +57,7 @@ class KerberosResponder:
         Raises:
             ConfigurationError: `gssapi` is not installed. Nothing was sent.
             OperationFailure: no ticket for this user and server, or the server could not prove itself.
-            ProtocolError: the server's messages are not those of the conversation.
+            ProtocolError: the server sent a message that does not belong to the conversation.
         """
         gssapi = _gssapi()
         try:
@@ -97,7 +97,7 @@ class KerberosResponder:
         name = gssapi.Name(self._username, gssapi.NameType.kerberos_principal)
         if self._password is None:
             return gssapi.Credentials(name=name, mechs=[gssapi.MechType.kerberos], usage="initiate")
-        # The tickets for servers are kept with them, so a further connection needs no KDC.
+        # The credentials also hold the servers' tickets, so a further connection needs no KDC.
         with self._lock:
             if self._credentials is None or _lifetime(gssapi, self._credentials) < LEAST_LIFETIME_S:
                 acquired = gssapi.raw.acquire_cred_with_password(

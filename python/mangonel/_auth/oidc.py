@@ -64,10 +64,10 @@ class OIDCResponder:
 
         Args:
             challenge: the server's message; None at the start.
-            state: of the conversation; there is none.
+            state: the state of the conversation; always None.
             refused: number of the token that the server refused.
             timeout: seconds left for the operation. None: no limit.
-            loop: the event loop that coroutines of the callback run on. None on the blocking face.
+            loop: the event loop that runs the callback's coroutines. None on the blocking face.
             host: the server's name; tokens do not depend on it.
         """
         if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
@@ -115,7 +115,7 @@ class OIDCResponder:
             time.sleep(wait)
         timeout = HUMAN_TIMEOUT_S if self._is_human else MACHINE_TIMEOUT_S
         if left is not None and not self._is_human:
-            # timeoutMS must not rush a person who types (specification).
+            # timeoutMS must not cut a human login short (specification).
             timeout = min(timeout, left)
         context = OIDCCallbackContext(timeout, self._username, VERSION, self._refresh_token, self._provider)
         try:

@@ -1,8 +1,8 @@
 """The asyncio face: one reader callback per connection, one future per reply, one timer for all deadlines.
 
-On loops with `add_reader`: asyncio's own, uvloop's, and so Tornado's. On other loops, such as Windows' default one,
-each connection is a `Stream`. The core sends and waits for replies (`driver/awaited.rs`); all else is here. Knows no
-BSON and no command.
+This holds for loops with `add_reader`: asyncio's own, uvloop's, and so Tornado's. On other loops, such as Windows'
+default one, each connection is a `Stream`. The core sends and waits for replies (`driver/awaited.rs`); everything else
+is here. Knows no BSON and no command.
 A connection belongs to the loop on which it was opened; one client may be used from several loops.
 """
 
@@ -53,7 +53,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
     """Return the running loop.
 
     Raises:
-        RuntimeError: no loop of asyncio runs here.
+        RuntimeError: no asyncio loop runs in this thread.
     """
     try:
         return get_running_loop()
@@ -85,10 +85,10 @@ class AioPort(_core.LoopPort):
         return self._core.least_round_trip
 
     async def run(self, operation: _core.Operation) -> Any:
-        # A coroutine, and not only awaitable, since programs pass it on to whatever asks `inspect.iscoroutine`.
+        # A coroutine, and not only an awaitable, since programs pass it to code that checks `inspect.iscoroutine`.
         return await self.arun(operation)
 
-    # A program that forgets `await` is told by this name, in development mode by the command's, which costs a frame.
+    # Python's warning about a missing `await` shows this name; in development mode the command's, which costs a frame.
     run.__qualname__ = "mangonel operation"
     if sys.flags.dev_mode:
         _unnamed = run
@@ -104,7 +104,7 @@ class AioPort(_core.LoopPort):
         return running_loop()
 
     async def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make the port ready for the running loop, on which it was not used last."""
+        """Make the port ready for the running loop, which differs from the loop of its last operation."""
         if self.preparation is not None:
             await loop.run_in_executor(None, self.preparation)
             self.preparation = None
@@ -258,8 +258,8 @@ class AioPort(_core.LoopPort):
         self._home = None
 
     def __del__(self) -> None:
-        # Every running operation holds the port, so these connections are unused; but the loops still watch them, and
-        # threads watch the servers.
+        # Every running operation holds the port, so no operation uses these connections; but the loops still watch
+        # them, and threads monitor the servers.
         if hasattr(self, "_core"):
             if sys.is_finalizing():
                 # Listeners can no longer import modules.
@@ -292,7 +292,7 @@ class _LoopState:
         when = self.loop.time() + timeout
         self._ticket += 1
         if len(self._deadlines) > self._longest:
-            # With a socketTimeoutMS every operation leaves an entry, which would stay until its time is over.
+            # With a socketTimeoutMS every operation leaves an entry, which would stay until its deadline.
             self._deadlines = [entry for entry in self._deadlines if not entry[2].done()]
             heapq.heapify(self._deadlines)
             self._longest = max(_LEAST_PRUNED, 2 * len(self._deadlines))
@@ -303,7 +303,7 @@ class _LoopState:
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # Kept here, since uvloop's handle has no time if it is due at once.
+        # Stored here, since uvloop's handle has no time if it is due at once.
         self._rings_at = when
         self._timer = self.loop.call_at(when, self._ring)
 
@@ -422,7 +422,7 @@ class _LoopState:
                     await self.loop.sock_sendall(sock, saying)
                 if not is_answered:
                     if secured.checks_revocation:
-                        # It may ask the certificate's authority.
+                        # The check may query the certificate's authority.
                         await self.loop.run_in_executor(None, secured.check_revocation, None)
                     return secured
                 received = await self.loop.sock_recv(sock, _CHUNK)
@@ -476,7 +476,7 @@ class _Connection:
 
     def start(self, link: _core.Link) -> None:
         """Receive into `link` from now on, until closed."""
-        # If the client was closed meanwhile, so was this.
+        # Closing the client meanwhile closed this connection too.
         if self.fd >= 0:
             self._link = link
             self._home.loop.add_reader(self.fd, receive_ready, link, self._lose)

@@ -29,7 +29,7 @@ class Background:
     def __init__(self, core: _core.Core) -> None:
         self.core = core
         self._notes: deque[Callable[[], list[_core.Operation]]] = deque()
-        # With the time before which each must not run; all have the same delay.
+        # Notes with the time before which each must not run; all have the same delay.
         self._later: deque[tuple[float, Callable[[], list[_core.Operation]]]] = deque()
         self._port: BlockingPort | None = None
         self._is_running = False
@@ -50,7 +50,7 @@ class Background:
         self._wake()
 
     def run_after(self, seconds: float, make: Callable[[], list[_core.Operation]]) -> None:
-        """As `run_later`, but not before `seconds` have passed; the delay is the same for every note."""
+        """Do the same as `run_later`, but not before `seconds` have passed; the delay is the same for every note."""
         if not self._is_retired and not sys.is_finalizing():
             self._later.append((monotonic() + seconds, make))
             self._wake()
@@ -93,7 +93,7 @@ class Background:
         return None
 
     def retire(self) -> None:
-        """Accept no more notes: in a forked child, they concern the parent."""
+        """Accept no more notes: in a forked child, the notes concern the parent."""
         self._is_retired = True
 
     def _work(self) -> None:
@@ -102,7 +102,7 @@ class Background:
                 self._run(note)
             if not self._bell.acquire(timeout=_IDLE_S) and not self._later:
                 self._is_running = False
-                # A note left between the wait and the line above has seen a running thread.
+                # A note left between the wait and the line above started no thread, since this one was still running.
                 if not self._notes and not self._later:
                     return
                 self._is_running = True
@@ -118,5 +118,5 @@ class Background:
             try:
                 self._port.run(operation)
             except Exception:
-                # Also an application's own, from the callback that brings a token: more notes may follow.
+                # Also an exception from the application's OIDC callback: more notes may follow.
                 continue

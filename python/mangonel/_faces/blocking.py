@@ -72,8 +72,8 @@ class BlockingLoop:
 
         Args:
             exchange: the exchange.
-            is_kept: when the caller is interrupted while the reply is awaited, leave it to be driven again, unless a
-                part of the reply may be lost.
+            is_kept: if the caller is interrupted while waiting for the reply, keep the exchange so that it can be
+                driven again, unless a part of the reply may be lost.
         """
         try:
             while True:
@@ -206,7 +206,7 @@ class BlockingPort(BlockingLoop):
         self.timeout = core.timeout
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
         if self.timeout is None:
-            # A frame less for each flow.
+            # Saves a frame for each flow.
             self.flow = run_now  # type: ignore[method-assign]
 
     @property
@@ -214,12 +214,12 @@ class BlockingPort(BlockingLoop):
         return self._core.least_round_trip
 
     def run(self, operation: _core.Operation) -> Any:
-        # What an idle connection can do is done in one call.
+        # With an idle connection, one call runs the whole operation.
         found = (run_fused if self._is_fused else begin)(self._core, operation, self._shard)
         return self.drive(found) if type(found) is Exchange else found
 
     def arun(self, operation: _core.Operation) -> Awaitable[Any]:
-        # As `run`, and no coroutine: it is done when it is awaited.
+        # Runs like `run` and returns no coroutine: the operation has ended before the caller awaits.
         found = (run_fused if self._is_fused else begin)(self._core, operation, self._shard)
         return finished_with(self.drive(found) if type(found) is Exchange else found)
 
@@ -240,7 +240,7 @@ class BlockingPort(BlockingLoop):
         try:
             self.run(operation)
         except Exception:
-            # Also an application's own, from the callback that brings a token: the thread has more to do.
+            # Also an exception from the application's OIDC callback: the thread has more to do.
             return
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
@@ -266,7 +266,7 @@ class BlockingPort(BlockingLoop):
         except BaseException:
             exchange.close()
             raise
-        # Nothing drives it until `finish`: it must not be in the way of those that wait for a connection.
+        # Nothing drives the exchange until `finish`, so it must not block exchanges that wait for a connection.
         exchange.step_aside()
         # Only a message that can be sent without waiting goes ahead; `finish` does the rest.
         if exchange.step == WRITE and exchange.link.fd >= 0:
@@ -321,7 +321,7 @@ class BlockingPort(BlockingLoop):
             if sys.is_finalizing():
                 # Listeners can no longer import modules.
                 self._core.set_publisher(None, 0)
-            # The things that it watches must be released too.
+            # The things that the core watches must be released too.
             self._core.close()
         else:
             self._core.close_shard(shard)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# None: no block, so the client's own limit applies. Else a reading of `time.monotonic()`; infinite means no limit.
+# None: no block, so the client's own limit applies. Otherwise a time of `time.monotonic()`; infinite: no limit.
 _DEADLINE: ContextVar[float | None] = ContextVar("mangonel_deadline", default=None)
 # The innermost block's limit in seconds, for operations that must run even after the deadline.
 _SECONDS: ContextVar[float | None] = ContextVar("mangonel_timeout", default=None)
@@ -64,7 +64,7 @@ def limit_seconds(name: str, milliseconds: Any) -> float:
     """Return a time limit in milliseconds as seconds; 0 means no limit and stays 0.
 
     Raises:
-        TypeError, ValueError: no number of 0 or more.
+        TypeError, ValueError: `milliseconds` is not a number of 0 or more.
     """
     if not isinstance(milliseconds, (int, float)):
         raise TypeError(f"expected milliseconds as a number for {name}, got {type(milliseconds).__name__}")
@@ -118,15 +118,15 @@ async def within(seconds: float | None, steps: Coroutine[Any, Any, T]) -> T:
 
 
 def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> None:
-    """Refuse a cursor for which the server may wait as long as the whole operation may take.
+    """Refuse a cursor that lets the server wait for as long as the whole operation may take.
 
     Args:
         max_await_time_ms: milliseconds that the server may wait for new data, or None.
         client_seconds: the client's `timeoutMS` in seconds, or None.
 
     Raises:
-        TypeError: neither an integer nor None.
-        ConfigurationError: it is not below the limit. Nothing was sent.
+        TypeError: `max_await_time_ms` is neither an integer nor None.
+        ConfigurationError: `max_await_time_ms` is not below the limit. Nothing was sent.
     """
     if max_await_time_ms is None:
         return
@@ -143,12 +143,12 @@ def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> N
 
 
 def deadline_after(seconds: float) -> float:
-    """Return the deadline that is `seconds` from now, by `time.monotonic()`; infinite for 0, which means no limit."""
+    """Return the `time.monotonic()` of the deadline in `seconds` from now; infinite for 0, which means no limit."""
     return time.monotonic() + seconds if seconds else math.inf
 
 
 def block_deadline(seconds: float) -> float | None:
-    """Return the deadline of the innermost block if its limit is `seconds`, else None."""
+    """Return the deadline of the innermost block if its limit is `seconds`, otherwise None."""
     return _DEADLINE.get() if _SECONDS.get() == seconds else None
 
 

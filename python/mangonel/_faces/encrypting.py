@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # The largest command for MongoDB's query analysis: larger writes are split into several commands.
 _LARGEST_BATCH = 2_097_152
 
-# Fetches more results of an encrypted command, and has nothing to encrypt itself.
+# It fetches more results of an encrypted command and has nothing to encrypt itself.
 _PLAIN_COMMAND = "getMore"
 
 # Their replies hold no documents, except in errors, which may quote some.
@@ -104,7 +104,7 @@ class EncryptingPort:
 
             return running_loop().create_task(self.arun(operation))
         if self._cipher.encrypts and operation.name != _PLAIN_COMMAND:
-            # Encrypting it may wait, so that is left to `finish`, or to `outlast`, which notes here what it sent.
+            # Encrypting may wait, so `finish` does it, or `outlast`, which stores here what it sent.
             return [None, operation]
         reading = operation.hold()
         return self._plain.start(operation, connects), reading
@@ -159,7 +159,7 @@ class FieldPort(EncryptingPort):
         super().__init__(core, plain, cipher)
         self.home = plain
         self.fields: Any = cipher
-        # Then replies are decrypted already, and are not held back twice.
+        # If true, the other port decrypts replies, so they are not held back twice.
         self._is_on_another = plain.is_encrypting
 
     async def arun(self, operation: _core.Operation) -> Any:

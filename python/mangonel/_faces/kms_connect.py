@@ -1,4 +1,4 @@
-"""Connections to key services that the application opens: `kms_connect_callback`, and one for an HTTP proxy.
+"""Lets applications open the connections to key services: `kms_connect_callback`, and one for an HTTP proxy.
 
 The driver speaks TLS over the socket and verifies the key service itself, so a proxy sees no key. Knows no key vault.
 Spec: RFC 9110 ("CONNECT"), RFC 7617 (credentials of a proxy).
@@ -61,7 +61,7 @@ def check_callback(callback: Any, is_async: bool) -> None:
         return
     if not callable(callback):
         raise TypeError(f"kms_connect_callback must be callable, not {type(callback)}")
-    # An object may be a coroutine function by its `__call__`; whether it can be called was asked above.
+    # An object counts as a coroutine function if its `__call__` is one; the check above ensures that it is callable.
     is_coroutine = iscoroutinefunction(callback) or iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
     if is_coroutine is not is_async:
         expected, face = ("a coroutine function", "asynchronous") if is_async else ("a function", "blocking")
@@ -71,10 +71,10 @@ def check_callback(callback: Any, is_async: bool) -> None:
 
 
 def checked_socket(found: Any) -> socket.socket:
-    """Return a callback's result if TLS can be spoken over it; else close it.
+    """Return a callback's result if TLS can be spoken over it; otherwise close it.
 
     Raises:
-        ConfigurationError: it is no socket, speaks TLS already, is not connected or is no stream.
+        ConfigurationError: the result is not a socket, speaks TLS already, is not connected or is not a stream.
     """
     if not isinstance(found, socket.socket) or isinstance(found, ssl.SSLSocket):
         problem = (
@@ -99,14 +99,14 @@ class HTTPProxyKMSConnect:
     """Connects to key services through an HTTP proxy, on the blocking face: a `kms_connect_callback`.
 
     Args:
-        proxy_url: `http://proxy:8080`, or `https://` to speak TLS with the proxy as well; user name and password may
-            stand before the host, percent-encoded.
-        ssl_context: TLS with the proxy of an `https` URL. None: the system's authorities.
+        proxy_url: `http://proxy:8080`, or `https://` to speak TLS with the proxy too; it may have a percent-encoded
+            user name and password before the host.
+        ssl_context: for TLS with the proxy of an `https` URL. None: trust the system's authorities.
         headers: more headers of the CONNECT request, except `Host`.
 
     Raises:
         TypeError: `proxy_url` or a header is no str.
-        ConfigurationError: the URL is no proxy's, or a header cannot be sent. No message contains a password.
+        ConfigurationError: the URL is not that of a proxy, or a header cannot be sent. No message contains a password.
 
     Example:
         >>> via_proxy = HTTPProxyKMSConnect("http://proxy.example.com:8080")
@@ -123,7 +123,7 @@ class HTTPProxyKMSConnect:
     ) -> None:
         if not isinstance(proxy_url, str):
             raise TypeError(f"proxy_url must be a string, not {type(proxy_url)}")
-        # Without user name and password, wherever a malformed URL has them.
+        # Drops user name and password, wherever a malformed URL has them.
         shown = re.sub(r"^([^:/@]+:(?://)?)?.*@", r"\1***@", proxy_url, flags=re.DOTALL)
         try:
             url = urlsplit(proxy_url)
@@ -138,7 +138,7 @@ class HTTPProxyKMSConnect:
             or url.query
             or url.fragment
         ):
-            # Not from the error of the parser, which quotes the URL.
+            # Not chained to the parser's error, which quotes the URL.
             raise ConfigurationError(
                 f"expected proxy_url to be http://host:port or https://host:port, got {shown!r}"
             ) from None
@@ -199,7 +199,7 @@ class HTTPProxyKMSConnect:
         sock.settimeout(limit())
         sock.sendall("\r\n".join([*lines, "", ""]).encode())
         head = b""
-        # By single bytes: those after the empty line are the key service's.
+        # Read byte by byte: the bytes after the empty line come from the key service.
         while not head.endswith(b"\r\n\r\n"):
             sock.settimeout(limit())
             byte = sock.recv(1)
@@ -265,7 +265,7 @@ def _bridged(proxy: ssl.SSLSocket) -> socket.socket:
 
 
 def _carry(proxy: ssl.SSLSocket, plain: socket.socket) -> None:
-    """Carry bytes both ways until either side ends. One thread, since OpenSSL allows no second one in a connection."""
+    """Carry bytes both ways until either side ends. In one thread, since OpenSSL allows only one per connection."""
     with proxy, plain, selectors.DefaultSelector() as selector:
         selector.register(proxy, selectors.EVENT_READ)
         selector.register(plain, selectors.EVENT_READ)
@@ -278,7 +278,7 @@ def _carry(proxy: ssl.SSLSocket, plain: socket.socket) -> None:
                         return
                     proxy.settimeout(None)
                     proxy.sendall(data)
-                # A record may be incomplete, or a session ticket.
+                # The bytes may be an incomplete record, or a session ticket.
                 proxy.settimeout(0)
                 with suppress(ssl.SSLWantReadError):
                     data = proxy.recv(_PIECE)

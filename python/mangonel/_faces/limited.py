@@ -1,4 +1,4 @@
-"""A port with a time limit of its own: that of a database, a collection, a session, a cursor or a single call.
+"""A port with its own time limit: that of a database, a collection, a session, a cursor or a single call.
 
 It runs operations and flows of another port in a block of `deadline`. A collection without a limit has no such port and
 pays nothing. Knows no collection. Spec: client-side-operations-timeout.
@@ -25,12 +25,12 @@ def limited(port: Port, timeout_ms: float, *, is_call: bool = False) -> LimitedP
     """Return `port` with another time limit.
 
     Args:
-        port: the port of the client, or one with a limit, which this one replaces.
+        port: the client's port, or one with a limit, which `timeout_ms` replaces.
         timeout_ms: milliseconds for each operation, retries included; 0: no limit.
-        is_call: the limit is that of a single call, so it also holds in a `timeout()` block, which it can only shorten.
+        is_call: the limit is that of a single call: in a `timeout()` block it applies too, but can only shorten it.
 
     Raises:
-        TypeError, ValueError: `timeout_ms` is no number of 0 or more.
+        TypeError, ValueError: `timeout_ms` is not a number of 0 or more.
     """
     plain = port._plain if isinstance(port, LimitedPort) else port
     return LimitedPort(plain, limit_seconds("timeout_ms", timeout_ms), is_call)
@@ -43,7 +43,7 @@ def limited_cursor(port: Port, timeout_ms: float | None, timeout_mode: str | Non
         port: as for `limited`.
         timeout_ms: milliseconds, as for `limited`. None: the limit that the port has already.
         timeout_mode: "iteration": the limit holds for the first command, and again for each later batch.
-            "cursor_lifetime" or None: it is for all of them together.
+            "cursor_lifetime" or None: it holds for all of them together.
 
     Raises:
         ValueError: another mode.
@@ -61,7 +61,7 @@ def limited_cursor(port: Port, timeout_ms: float | None, timeout_mode: str | Non
 def _in_mode(port: Port) -> LimitedPort:
     """Return a port with the limit that `port` has."""
     if is_in_block():
-        # The block's own limit counts.
+        # The block's own limit applies.
         return LimitedPort(port._plain if isinstance(port, LimitedPort) else port, 0.0, True)
     if isinstance(port, LimitedPort):
         return LimitedPort(port._plain, port._seconds, True)
@@ -92,7 +92,7 @@ class LimitedPort:
         self.limit: float | None = seconds
         self.is_call = is_call
         self.mode: str | None = None
-        # A cursor has one limit for its life. It begins with the first batch.
+        # A cursor has one limit for its life. The time starts with the first batch.
         self._is_lifetime = is_lifetime
         self._until: float | None = None
 
@@ -109,13 +109,13 @@ class LimitedPort:
     def for_cursor(self) -> LimitedPort:
         """Return a port for a new cursor: the limit is for its first command and all of its batches together.
 
-        In the mode `iteration` each has its own.
+        In the mode `iteration` each command has its own.
         """
         if self.mode == ITERATION:
             return self
         made = LimitedPort(self._plain, self._seconds, self.is_call, is_lifetime=True)
         made.mode = self.mode
-        # If its first command was sent in this block, the time runs already.
+        # If the cursor's first command was sent in this block, the time runs already.
         made._until = block_deadline(self._seconds)
         return made
 
@@ -133,7 +133,7 @@ class LimitedPort:
         """Give each batch its own limit: the cursor waits for new data and has no end.
 
         Raises:
-            ConfigurationError: `timeout_mode` asks for one limit for all batches. Nothing was sent.
+            ConfigurationError: `timeout_mode` sets one limit for all batches. Nothing was sent.
         """
         if self.mode == CURSOR_LIFETIME:
             from mangonel.errors import ConfigurationError
@@ -167,7 +167,7 @@ class LimitedPort:
             return self._plain.flow(steps)
 
     def _flow_block(self) -> Limit:
-        # In the mode `iteration` each command of a flow has a limit, which replaces that of the client for the flow.
+        # In the mode `iteration` each command of a flow has its own limit, in place of the client's for the whole flow.
         return Limit(0.0, is_nested=False) if self.mode == ITERATION else self._block()
 
     async def _flow_on_loop(self, steps: Coroutine[Any, Any, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Monitors of servers, for every face: the blocking loop runs each in a daemon thread of its own.
+"""Monitors of servers, for every face: the blocking loop runs each in its own daemon thread.
 
 So a busy event loop can never delay a heartbeat and make a healthy server look dead. If gevent has patched the process,
 the threads are greenlets.
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 # interrupt either of them.
 _running: dict[int, None] = {}
 
-# How many seconds the interpreter's exit waits for them. They are interrupted, so this is for an overloaded machine.
+# How many seconds the interpreter's exit waits for monitors. They are interrupted, so only an overloaded machine needs
+# this long.
 _EXIT_TIMEOUT_S = 1.0
 
 # The role of the thread that maintains the pools, and its interval in seconds.
@@ -38,15 +39,15 @@ _FIRST_PAUSE_S = 60.0
 
 
 def forget_all() -> None:
-    """Start counting from none, in a forked child: the threads stayed with the parent."""
+    """Forget all monitors, in a forked child: their threads exist only in the parent."""
     _running.clear()
 
 
 def wait_for_all() -> None:
     """Wait until every monitor has ended, at interpreter exit.
 
-    A thread that asks for the GIL during shutdown is ended on the spot, and a thread that is ended inside the Rust
-    module crashes the process.
+    Python ends a thread that requests the GIL during shutdown, and ending a thread inside the Rust module crashes the
+    process.
     """
     deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while _running and time.monotonic() < deadline:
@@ -56,7 +57,7 @@ def wait_for_all() -> None:
 class Starter:
     """Called by the core to start the monitoring of a server.
 
-    `seed_list`: the DNS source of the hosts, polled in a thread of its own; None for given hosts.
+    `seed_list`: the DNS source of the hosts, polled in its own thread; None if the URI lists the hosts.
     """
 
     def __init__(self, core: _core.Core, seed_list: SeedList | None = None) -> None:
@@ -68,7 +69,7 @@ class Starter:
         self._following: tuple[int, list[int]] | None = None
 
     def __call__(self, address: str, role: int, started: list[int]) -> None:
-        """Start a thread and record it in `started`, unless a signal handler raises before."""
+        """Start a thread and record it in `started`, unless a signal handler raises first."""
         core = self._core()
         if core is None:
             return
@@ -97,8 +98,8 @@ def _start(
     *args: Any,
     is_finalizing: Callable[[], bool] = sys.is_finalizing,
 ) -> None:
-    # The client is dropped during interpreter shutdown: there is nothing to monitor, and CPython 3.12 and newer start
-    # no threads any more. `is_finalizing` is a default argument, since the module's globals may be gone by then.
+    # During interpreter shutdown the client is dropped, so there is nothing to monitor; and since 3.12 CPython starts
+    # no threads then. `is_finalizing` is a default argument, since the module's globals may be gone by then.
     if is_finalizing():
         return
     _running[id(started)] = None

@@ -8,8 +8,8 @@ from _socket import socket
 class NativeSocket(socket):
     """A socket whose finalizer runs no Python code, no warning and no signal handler.
 
-    If a signal handler raises before the new socket is assigned, it is dropped unclosed. CPython would format a
-    warning, handle signals on the way, and lose the exceptions of their handlers.
+    If a signal handler raises before the new socket is assigned, the socket is dropped unclosed. For a `socket.socket`,
+    CPython would format a warning, run signal handlers meanwhile, and lose their exceptions.
     """
 
     __slots__ = ()

@@ -1,6 +1,6 @@
-"""OCSP: whether a server's certificate was revoked, by the answer that the server sends along, or by its authority's.
+"""OCSP: checks whether a server's certificate was revoked, from the server's stapled answer or the authority's.
 
-Blocks while it asks a responder; asyncio's faces call it in another thread. Needs `mangonel[ocsp]`.
+Blocks while it queries a responder; asyncio's faces call it in another thread. Needs `mangonel[ocsp]`.
 Spec: ocsp-support, RFC 6960, RFC 7633 (must-staple).
 """
 
@@ -27,12 +27,12 @@ from mangonel._faces.sockets import open_socket
 _LONGEST_QUERY = 5.0
 # Bytes of a responder's answer, with its head.
 _LARGEST_ANSWER = 64 * 1024
-# Answers of a client; those without nextUpdate are not kept, since a newer one may exist.
+# Cached answers of a client; an answer without nextUpdate is not cached, since a newer one may exist.
 _MOST_KEPT = 1000
 _REVOKED = 23  # OpenSSL's X509_V_ERR_CERT_REVOKED
 _INVALID = 94  # X509_V_ERR_OCSP_VERIFY_FAILED
 _MISSING = 92  # X509_V_ERR_OCSP_VERIFY_NEEDED
-# What parsing or verifying bytes of a peer may raise.
+# Exceptions of parsing or verifying a peer's bytes.
 _UNREADABLE = (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.ExtensionNotFound)
 
 
@@ -41,7 +41,7 @@ class Answers:
 
     def __init__(self, asks_responders: bool) -> None:
         self._asks_responders = asks_responders
-        # (issuer's key, serial number) -> (status, until when it holds).
+        # (issuer's key, serial number) -> (status, time until which it is valid).
         self._kept: dict[tuple[bytes, int], tuple[ocsp.OCSPCertStatus, datetime]] = {}
 
     def check(
@@ -60,8 +60,8 @@ class Answers:
             seconds: the time left for asking responders. None: five seconds.
 
         Raises:
-            SSLCertVerificationError: it was revoked; or the server's answer is not valid, or it sent none although its
-                certificate promises one. A responder that does not answer, or not validly, is no error.
+            SSLCertVerificationError: a certificate was revoked; or the server's answer is not valid, or it sent none
+                although its certificate promises one. A responder without a valid answer causes no error.
         """
         until = monotonic() + min(_LONGEST_QUERY, _LONGEST_QUERY if seconds is None else seconds)
         issuer, key = _issuer(certificate, chain)
@@ -77,7 +77,7 @@ class Answers:
         if status is ocsp.OCSPCertStatus.REVOKED:
             raise _refusal("its authority has revoked it", _REVOKED)
         for one in chain:
-            # Trust in a root is a matter of the file that it is in. Only the server's own certificate is stapled.
+            # A root is trusted because it is in the file of authorities. Only the server's own certificate is stapled.
             if one == certificate or one.subject == one.issuer:
                 continue
             issuer, key = _issuer(one, chain)
@@ -123,7 +123,7 @@ class Answers:
         until: float,
         key: tuple[bytes, int],
     ) -> ocsp.OCSPCertStatus | None:
-        """Return a responder's answer before `until`, a reading of `time.monotonic()`; None if none comes."""
+        """Return a responder's answer, or None if none arrives before `until`, a time of `time.monotonic()`."""
         if issuer is None or not self._asks_responders:
             return None
         request = ocsp.OCSPRequestBuilder().add_certificate(certificate, issuer, hashes.SHA1()).build()
@@ -132,7 +132,7 @@ class Answers:
                 answer = _query(url, request.public_bytes(serialization.Encoding.DER), until)
                 status = self._keep(key, verified(answer, certificate, issuer))
             except (OSError, HTTPException, *_UNREADABLE):
-                # The specification's soft failure: a wall before the responder must not stop all clients.
+                # The specification's soft failure: a firewall before the responder must not stop all clients.
                 continue
             if status is not ocsp.OCSPCertStatus.UNKNOWN:
                 return status
@@ -153,7 +153,7 @@ def verified(answer: bytes, certificate: x509.Certificate, issuer: x509.Certific
     """Return an answer about `certificate` that holds now, signed by its issuer or a responder of the issuer.
 
     Raises:
-        ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm: it is not one.
+        ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm: `answer` is not such an answer.
     """
     found = ocsp.load_der_ocsp_response(answer)
     if found.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
@@ -176,7 +176,7 @@ def verified(answer: bytes, certificate: x509.Certificate, issuer: x509.Certific
 
 
 def _signer(answer: ocsp.OCSPResponse, issuer: x509.Certificate, now: datetime) -> x509.Certificate:
-    """Return the certificate that should have signed an answer: the issuer's, or one that the issuer made for this."""
+    """Return the certificate that should have signed an answer: the issuer's, or one that the issuer made for OCSP."""
     name, key = answer.responder_name, answer.responder_key_hash
 
     def is_named(one: x509.Certificate) -> bool:
@@ -211,7 +211,7 @@ def _verify(key: Any, answer: ocsp.OCSPResponse) -> None:
 
 
 def _key_hash(certificate: x509.Certificate) -> bytes:
-    """Return the SHA-1 of the public key, by which answers name keys. It protects nothing."""
+    """Return the SHA-1 of the public key, which identifies the key in answers. It protects nothing."""
     return x509.SubjectKeyIdentifier.from_public_key(certificate.public_key()).digest
 
 
@@ -239,7 +239,7 @@ def _query(url: str, request: bytes, until: float) -> bytes:
     """Return the body of a responder's answer.
 
     Raises:
-        OSError, HTTPException, ValueError: no whole answer until then, or not one of status 200.
+        OSError, HTTPException, ValueError: no complete answer arrived before `until`, or its status is not 200.
     """
     target = urlsplit(url)
     if target.scheme != "http" or not target.hostname:
@@ -284,7 +284,7 @@ def _query(url: str, request: bytes, until: float) -> bytes:
 
 
 class _Received:
-    """The bytes of an answer in place of the socket that `HTTPResponse` reads."""
+    """The bytes of an answer, for `HTTPResponse` to read in place of a socket."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,7 +1,7 @@
-"""TLS by pyOpenSSL over memory, in place of the standard library's, which does not show a server's OCSP answer.
+"""TLS over memory with pyOpenSSL, since the standard library's does not expose a server's OCSP answer.
 
-Has the methods that `secure.py` and `_core` call on the standard library's objects, and raises their errors. Sessions
-are not resumed: a resumed one carries no answer. Needs `mangonel[ocsp]`.
+Has the methods that `secure.py` and `_core` call on the standard library's objects, and raises the same errors.
+Sessions are not resumed: a resumed one carries no answer. Needs `mangonel[ocsp]`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRONG_HOST, _WRONG_ADDRESS = 62, 64  # OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH, 
 
 
 class Factory:
-    """Makes the engines of one client, from the options that its checked context was made of."""
+    """Makes the engines of one client, from the same options as its checked context."""
 
     def __init__(self, security: Security) -> None:
         options = security.options
@@ -53,7 +53,7 @@ class Factory:
             self._trust_the_system()
 
     def _trust_the_system(self) -> None:
-        # The places where the standard library looks: the other OpenSSL has been built for another system.
+        # The standard library's paths: pyOpenSSL's own OpenSSL was built with the paths of another system.
         places = ssl.get_default_verify_paths()
         if places.cafile or places.capath:
             self._context.load_verify_locations(places.cafile, places.capath)
@@ -68,9 +68,9 @@ class Factory:
 
 
 class Engine:
-    """The TLS of one connection, with the memory that its encrypted bytes come from and go to."""
+    """The TLS of one connection, with its memory buffers of encrypted bytes."""
 
-    # Nothing is kept of a session.
+    # Then callers store no session.
     session_reused = True
 
     def __init__(self, context: SSL.Context, host: str, checks_host: bool) -> None:
@@ -85,11 +85,11 @@ class Engine:
         made.set_connect_state()
 
     def do_handshake(self) -> None:
-        """Go on with the handshake.
+        """Continue the handshake.
 
         Raises:
             SSLWantReadError: the peer must answer first.
-            SSLError: it failed.
+            SSLError: the handshake failed.
         """
         try:
             self._connection.do_handshake()
@@ -106,14 +106,14 @@ class Engine:
         return certificate, list(chain or ()), self.staple
 
     def read(self, size: int, buffer: Any) -> int:
-        """Decrypt into `buffer`; return the count, 0 at the end.
+        """Decrypt into `buffer`; return the number of bytes, 0 at the end of the connection.
 
         Raises:
             SSLWantReadError: not enough was received.
             SSLError: the received bytes are no valid TLS.
         """
         try:
-            # A link is no sequence, but memory.
+            # A link is not a sequence, but it is a buffer.
             with memoryview(buffer) as view:
                 return self._connection.recv_into(view, size)
         except SSL.ZeroReturnError:
@@ -138,7 +138,7 @@ class Engine:
             raise _refused(text, _WRONG_ADDRESS if is_address else _WRONG_HOST) from error
 
     def _translated(self, error: SSL.Error) -> ssl.SSLError:
-        """Return the error that the standard library has for this."""
+        """Return the standard library's error for one of pyOpenSSL."""
         if isinstance(error, SSL.WantReadError):
             return ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more bytes are needed")
         if isinstance(error, (SSL.SysCallError, SSL.ZeroReturnError)):
@@ -148,15 +148,15 @@ class Engine:
         stack = error.args[0] if error.args else ()
         reason = str(stack[0][2]) if stack else "unknown"
         made = ssl.SSLError(ssl.SSL_ERROR_SSL, reason)
-        # As OpenSSL called it before, and as the standard library does.
+        # The reason's former name in OpenSSL, which the standard library still uses.
         made.reason = reason.upper().replace("SSL/TLS ALERT", "SSLV3 ALERT").replace(" ", "_")
         return made
 
 
 class Incoming:
-    """What was received, as `ssl.MemoryBIO`."""
+    """The received bytes, with the methods of `ssl.MemoryBIO`."""
 
-    # How much is left is not known, so reading goes on until it fails.
+    # The number of bytes left is not known, so callers read until a read fails.
     pending = 1
 
     def __init__(self, engine: Engine) -> None:
@@ -170,7 +170,7 @@ class Incoming:
 
 
 class Outgoing:
-    """What is to be sent, as `ssl.MemoryBIO`."""
+    """The bytes to send, with the methods of `ssl.MemoryBIO`."""
 
     def __init__(self, engine: Engine) -> None:
         self._connection = engine._connection
@@ -203,7 +203,7 @@ def _note_verification(
 
 
 def _note_staple(connection: SSL.Connection, staple: bytes, _data: object) -> bool:
-    # Judged after the handshake, where waiting is possible.
+    # Checked after the handshake, where waiting is possible.
     connection.get_app_data().staple = staple
     return True
 

@@ -2,7 +2,7 @@
 
 A *port* runs operations (one command each) and flows (several in a row). On a blocking face the methods without an `a`
 return values; on asyncio they return coroutines. Inside a flow, only `arun` and `call` are awaited, on every face. A
-port that never suspends runs a flow by `_core.run_now`.
+port that never suspends runs a flow with `_core.run_now`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LARGEST_MESSAGE = 48_000_000
-"""Bytes of one message, by the protocol."""
+"""The protocol's limit for one message, in bytes."""
 
 Address = tuple[str, int | None]
 """Host and port, or the path of a UNIX socket and None."""
@@ -33,11 +33,11 @@ class Port(Protocol):
     timeout: float | None
     """The client's `timeoutMS` in seconds."""
     limit: float | None
-    """The seconds of a database, a collection or a call, if it has a limit of its own."""
+    """The limit of a database, a collection or a call in seconds, if it has its own."""
     largest_batch: int
-    """How many bytes of writes one command may have; the server may allow less."""
+    """How many bytes of writes one command may hold; the server may allow fewer."""
     is_encrypting: bool
-    """Whether replies, and maybe commands, go through a cipher on their way."""
+    """Whether a cipher processes replies, and perhaps commands."""
     distance: float
     """Seconds of the least round trip to a server; 0 while it is unknown."""
     # Called once, off the loop, before the first operation; asyncio's faces only.
@@ -62,7 +62,7 @@ class Port(Protocol):
         """Send one operation without waiting for its reply; pass the result to `finish` or `give_up`.
 
         Without an idle connection, a blocking port sends only in `finish`, unless `connects` makes it open one now. It
-        also does so while other started operations have all connections but one.
+        also waits for `finish` while other started operations use all connections but one.
         """
 
     def finish(self, started: Any) -> Awaitable[Any]:
@@ -88,7 +88,7 @@ class Port(Protocol):
 
 
 def refuse_encryption(port: Port, what: str) -> None:
-    """Raise InvalidOperation for a client with automatic encryption: PyMongo refuses `what` there."""
+    """Raise InvalidOperation for a client with automatic encryption: PyMongo refuses `what` with one."""
     if port.is_encrypting:
         raise InvalidOperation(
             f"{what} not support auto encryption; use a client without auto_encryption_opts"

@@ -1,7 +1,7 @@
 """TLS over an open plain socket: the handshake, and the socket methods that a port calls.
 
-The engine is the standard library's over memory, so that one engine serves every face: here through the socket object,
-which specifies the fused paths, and in `_core` without it. Knows no MongoDB.
+The engine is the standard library's over memory, so that it serves every face: here through the socket object, which
+is the specification of the fused paths, and in `_core` without one. Knows no MongoDB.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Secured:
         """Process the peer's bytes (None at the start); return the bytes to send, and whether the peer must answer.
 
         Raises:
-            SSLError: the peer's identity is wrong, or it wants a certificate that this side lacks.
+            SSLError: the peer's identity is wrong, or the peer requires a certificate that this side lacks.
         """
         if received is not None:
             # No bytes mean the end of the connection.
@@ -67,10 +67,10 @@ class Secured:
         return self._security.checks_revocation
 
     def check_revocation(self, seconds: float | None) -> None:
-        """Check by OCSP that the peer's certificate was not revoked. May block for `seconds`, at most for five.
+        """Check with OCSP that the peer's certificate was not revoked. May block for `seconds`, at most for five.
 
         Raises:
-            SSLCertVerificationError: it was, or the peer's own OCSP answer is missing or wrong.
+            SSLCertVerificationError: it was revoked, or the peer's own OCSP answer is missing or wrong.
         """
         if not self.checks_revocation:
             return
@@ -115,12 +115,12 @@ class Secured:
             return None
         except SSLError as error:
             raise self.explain(error) from error
-        # Given a buffer it returns a count, although its stub says otherwise.
+        # With a buffer, `read` returns a count, although its stub says otherwise.
         return int(count)
 
     @property
     def is_behind(self) -> bool:
-        """Whether bytes were received that are not decrypted or not read; also True where that is not known."""
+        """Whether received bytes are not yet decrypted or not yet read; also True where that is not known."""
         return bool(self._incoming.pending) or self._engine.pending() > 0
 
     def take(self, received: bytes | memoryview) -> None:
@@ -132,7 +132,7 @@ class Secured:
 
 
 def _wrap_with_ocsp(security: Security, address: Address) -> tuple[Any, Any, Any]:
-    """Do the same as `Security.wrap`, with an engine that shows the peer's OCSP answer."""
+    """Do the same as `Security.wrap`, with an engine that exposes the peer's OCSP answer."""
     from mangonel._faces.ocsp_engine import Factory, Incoming, Outgoing
 
     if security.factory is None:
@@ -204,12 +204,12 @@ class SecureSocket:
         return count
 
     def wait_readable(self) -> None:
-        """Wait as `sockets.wait_readable` does, unless there are bytes already, of a part of a reply perhaps."""
+        """Wait as `sockets.wait_readable` does, unless bytes are left already, perhaps a part of a reply."""
         if not self.secured.is_behind:
             wait_readable(self._plain)
 
     def _receive(self, until: float | None) -> bytes:
-        """Receive until then: a peer may send a record byte by byte."""
+        """Receive bytes before the time `until`, which covers several calls: a peer may send a record byte by byte."""
         if until is not None:
             left = until - monotonic()
             if left <= 0:

@@ -1,4 +1,4 @@
-"""One request over TLS on its own connection, for other services than MongoDB; blocking and on asyncio.
+"""One request over TLS on its own connection, for services other than MongoDB; blocking and on asyncio.
 
 Knows no service: the request is bytes, and the caller says how many bytes of the response are missing.
 """
@@ -110,7 +110,7 @@ async def ask_on_loop(
 
 
 def call(callback: Callable[[], Any], seconds: float | None = None) -> Any:
-    """Call a function that may block. Python cannot end it, so it has to keep the time limit of `seconds` itself."""
+    """Call a function that may block. Python cannot end it, so it must keep the limit of `seconds` itself."""
     return callback()
 
 

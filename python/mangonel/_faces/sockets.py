@@ -103,7 +103,7 @@ class Lookup:
             self.wakers.pop()()
 
 
-# Running look-ups. So a resolver that hangs holds one thread per name, however often the name is looked up.
+# Running look-ups, shared so that a hanging resolver holds one thread per name, however often a name is looked up.
 _lookups: dict[tuple[int, Address], Lookup] = {}
 
 
@@ -187,7 +187,7 @@ def open_socket(
     Args:
         address: the address to connect to.
         proxy: connect through it; None connects directly. A Unix socket is never reached through a proxy.
-        limit: returns the seconds for the next step; the name look-up is one, and so is each address.
+        limit: returns the seconds for the next step; the name look-up is a step, and so is each address.
         heard: called with the proxy's name once it was reached.
 
     Raises:
@@ -262,7 +262,7 @@ def wait_readable(sock: socket) -> None:
     """
     fd, seconds = sock.fileno(), sock.gettimeout()
     if fd < 0:
-        # Another thread closed it: receiving says so.
+        # Another thread closed the socket: receiving raises the error.
         return
     if is_patched_by_gevent():
         from gevent.socket import wait_read  # type: ignore[import-untyped]
@@ -272,7 +272,7 @@ def wait_readable(sock: socket) -> None:
     import select
 
     if IS_WINDOWS:
-        # There `select` has no limit on the number of a descriptor, and no `poll`.
+        # On Windows `select` has no limit on the number of a descriptor, and there is no `poll`.
         ready: Any = select.select([fd], [], [], seconds)[0]
     else:
         poll = select.poll()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class StandInPort:
-    """Stands below databases and collections of an in-memory client, which override all methods that would send."""
+    """The port of an in-memory client's databases and collections, which override all methods that would send."""
 
     is_async = False
     is_encrypting = False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LEAST_ROOM = 64 * 1024
 _MOST_ROOM = 1024 * 1024
 
-# How many bytes are copied for one send: the message itself is not lent to a loop, which might keep it.
+# How many bytes are copied for one send. Loops get a copy because they might keep the message itself.
 _PIECE = 256 * 1024
 
 _CLOSED_BY_SERVER = "the server closed the connection"
@@ -115,7 +115,7 @@ class Stream(BufferedProtocol):
         self._writer.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Lend the receive buffer. It is this connection's own: some loops keep it while they wait."""
+        """Return the receive buffer. Each connection has its own: some loops keep it while they wait."""
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -130,7 +130,7 @@ class Stream(BufferedProtocol):
             self._take(self._link, arrived)
 
     def eof_received(self) -> None:
-        """Give the connection up: a peer that sends nothing any more will not answer."""
+        """Give the connection up: a peer that has ended its sending will not answer."""
         self._lose(ConnectionResetError(_CLOSED_BY_SERVER))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -174,7 +174,7 @@ class Stream(BufferedProtocol):
         if is_whole:
             if len(self._room) > _LEAST_ROOM:
                 self._room = memoryview(bytearray(_LEAST_ROOM))
-            # A message that no operation waits for is found by `has_message`, or makes the link unfit for reuse.
+            # If no operation waits for the message, `has_message` finds it, or it makes the link unfit for reuse.
             waiter, link.waiter = link.waiter, None
             if waiter is not None:
                 waiter()
