@@ -105,7 +105,7 @@ class PoolMetrics:
         in_use: connections in use, at this moment.
         pending: connections being opened, at this moment.
         waiting: operations that wait for a connection, at this moment.
-        created: connections that were begun to be opened.
+        created: attempts to open a connection.
         closed: connections closed, by reason: `"stale"`, `"idle"`, `"error"`, `"poolClosed"`.
         check_outs_failed: operations that got none, by reason: `"timeout"`, `"poolClosed"`, `"connectionError"`.
         wait_time: from asking for a connection to having it.

@@ -1,1 +1,1 @@
-"""What clients report: events for listeners, the structured log, spans. Sends nothing, holds no client."""
+"""The reports of clients: events for listeners, the structured log, spans. Sends nothing, holds no client."""

@@ -27,8 +27,8 @@ SHOWN_AS: CodecOptions[Any] = CodecOptions(
 # The form of a reply: a document, a raw document, or a document whose batch is one `bytes` object.
 DOCUMENT, RAW, RAW_BATCH = 0, 1, 2
 
-# Name, database, request, operation, address, server's connection id, service id, connection, whether it is sensitive,
-# and the form of the reply.
+# Command name, database, request id, operation id, address, server's connection id, service id, driver's connection id,
+# whether the command is sensitive, and the form of the reply.
 Facts = tuple[str, str, int, "int | None", "_Address", "int | None", "ObjectId | None", int, bool, int]
 
 

@@ -32,9 +32,9 @@ class Instrument(NamedTuple):
     Args:
         name: its name, with dots.
         kind: COUNTER (only grows), GAUGE or HISTOGRAM.
-        unit: its unit, as UCUM has it.
+        unit: its unit, in UCUM's notation.
         description: what it counts.
-        read: gives its values from one client's counts.
+        read: returns its values from one client's counts.
         labels: the names of its attributes.
     """
 
@@ -149,7 +149,7 @@ INSTRUMENTS = (
         "db.client.connection.wait_time",
         HISTOGRAM,
         "s",
-        "Time from asking for a connection to having it",
+        "Time from requesting a connection to receiving it",
         _of_pools(lambda pool: pool.wait_time),
         (_POOL,),
     ),
@@ -173,7 +173,7 @@ INSTRUMENTS = (
         "mongodb.client.connection.created",
         COUNTER,
         "{connection}",
-        "Connections that were begun to be opened",
+        "Attempts to open a connection",
         _of_pools(lambda pool: pool.created),
         (_POOL,),
     ),
@@ -206,7 +206,7 @@ INSTRUMENTS = (
         "mongodb.client.server_selection.duration",
         HISTOGRAM,
         "s",
-        "Time from asking for a server to having chosen one",
+        "Time from the start of server selection to its result",
         _single("selection_time"),
     ),
     Instrument(
@@ -234,10 +234,10 @@ INSTRUMENTS = (
 
 
 def core_of(client: Any, name: str = "client") -> _core.Core:
-    """Return the core of a client that an argument names.
+    """Return the core of `client`; `name` is the argument's name in errors.
 
     Raises:
-        TypeError: it is no client.
+        TypeError: `client` is not a client.
     """
     core = getattr(client, "_core", None)
     if not isinstance(core, _core.Core):
@@ -249,18 +249,18 @@ def core_of(client: Any, name: str = "client") -> _core.Core:
 
 
 class Clients:
-    """The clients whose counts are exported together. Counts of those that are gone stay: no counter shrinks.
+    """The clients whose counts are exported together. Counts of freed clients are kept, so no counter shrinks.
 
     Attributes:
-        forks: how many forks this process is from the first one. A forked child starts from zero.
+        forks: how many forks lie between the first process and this one. A forked child counts from zero.
     """
 
     def __init__(self) -> None:
         self.forks = 0
-        # By the number of its core: a weak reference to it, and its last counts.
+        # The id of a core -> a weak reference to the core, and its last counts.
         self._known: dict[int, tuple[weakref.ref[_core.Core], _Totals]] = {}
         self._gone: _Totals = {}
-        # A finalizer takes it too, maybe in the thread that holds it.
+        # A finalizer acquires it too, perhaps in the thread that holds it.
         self._lock = RLock()
         _all.add(self)
 
@@ -280,13 +280,13 @@ class Clients:
             if earlier is not None and earlier[0]() is core:
                 return
             if earlier is not None:
-                # Its finalizer waits for the lock.
+                # The earlier core's finalizer waits for the lock.
                 self._forget(number, earlier[0])
             self._known[number] = weakref.ref(core, forget), {}
         self._look_at_end_of(core)
 
     def _look_at_end_of(self, core: _core.Core) -> None:
-        """Read the counts of a client once more when it is closed: it may be gone before the next collection."""
+        """Read a client's counts again when it is closed: it may be freed before the next collection."""
         number, known, mine = id(core), weakref.ref(core), weakref.ref(self)
 
         def look() -> None:
@@ -299,7 +299,7 @@ class Clients:
         core.on_end(look)
 
     def _forget(self, number: int, dropped: weakref.ref[_core.Core]) -> None:
-        """Keep the counts of a client that is gone."""
+        """Keep the counts of a client that was freed."""
         with self._lock:
             known = self._known.get(number)
             if known is not None and known[0] is dropped:
@@ -307,30 +307,30 @@ class Clients:
                 _merge(self._gone, _growing(known[1]))
 
     def _start_over(self) -> None:
-        """Forget the parent's counts, which it exports itself."""
+        """Forget the parent's counts: the parent exports them."""
         self.forks += 1
-        # Another thread of the parent may have held it.
+        # Another thread of the parent may have held the lock.
         self._lock = RLock()
         self._gone.clear()
         for known, last in list(self._known.values()):
             last.clear()
             core = known()
             if core is not None:
-                # A child forgets the functions that its parent's clients call at their end.
+                # In a child, clients forget the functions that they call when they are closed.
                 self._look_at_end_of(core)
 
     def totals(self) -> _Totals:
         """Return the sums over all clients, by the name of the instrument and its attributes."""
         totals: _Totals = {}
         with self._lock:
-            # Copied, since a finalizer may run in between; held, so that none of these has one.
+            # A copy, since a finalizer may run meanwhile; strong references, so that none of these cores is freed.
             held = [
                 (core, last) for known, last in list(self._known.values()) if (core := known()) is not None
             ]
             for core, last in held:
                 _read(core, last)
                 _merge(totals, last)
-            # The finalizer of another thread waits for the lock.
+            # Freed cores whose finalizer, in another thread, waits for the lock.
             for known, last in list(self._known.values()):
                 if known() is None:
                     _merge(totals, _growing(last))
@@ -339,10 +339,10 @@ class Clients:
 
 
 def _read(core: _core.Core, last: _Totals) -> None:
-    """Replace the counts that were read of a client."""
+    """Replace a client's last counts by its present ones."""
     counted = metrics.snapshot(core)
     last.clear()
-    # It counts, since it was added.
+    # A client that was added always counts.
     assert counted is not None
     for instrument in INSTRUMENTS:
         found = {(instrument.name, attributes): value for attributes, value in instrument.read(counted)}
@@ -363,7 +363,7 @@ def _start_over() -> None:
 
 @cache
 def _follow_forks() -> None:
-    """Start over in a forked child, after the clients: these are prepared for forks before they are followed."""
+    """Start over in every forked child, after its clients did: they registered for forks before."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_start_over)
 

@@ -49,22 +49,22 @@ _meter: Callable[[_core.Core], object] | None = None
 
 
 def trace_every_client(settings: dict[str, Any]) -> None:
-    """Take tracing settings for the clients made from now on; their own `tracing=` overrides them. Empty: none."""
+    """Use tracing settings for all clients made from now on; a client's own `tracing=` overrides them. Empty: none."""
     global _of_every_client
     _of_every_client = settings
 
 
 def measure_every_client(meter: Callable[[_core.Core], object] | None) -> None:
-    """Call `meter` with the core of each client made from now on, which counts. None: call nothing."""
+    """Count in each client made from now on, and call `meter` with its core. None: do neither."""
     global _meter
     _meter = meter
 
 
 def make_tracer(options: ClientOptions) -> Tracer | None:
-    """Return the tracer if the client's option or the environment asks for one.
+    """Return the tracer if the client's option or the environment switches tracing on.
 
     Raises:
-        ConfigurationError: the option asks for one, and OpenTelemetry is not installed.
+        ConfigurationError: the option switches tracing on, and OpenTelemetry is not installed.
     """
     asked = {**_of_every_client, **options.tracing}
     is_enabled = asked.get("enabled")

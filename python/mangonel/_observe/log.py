@@ -64,7 +64,7 @@ _WRITES = frozenset(
         "abortTransaction",
     ]
 )
-# Failed operations that may be retried: many more than are in flight at once.
+# The most failed operations to remember: far more than are in flight at once.
 _MOST_FAILED = 10_000
 
 
@@ -95,7 +95,7 @@ class CommandLog(_Component, monitoring.CommandListener):
         )
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Log that a command is about to be sent, and before it, if so, that it is a retry."""
+        """Log that a command is about to be sent; first, if it is a retry, log that."""
         operation = (event.operation_id or 0, event.command_name)
         attempt = self._failed.get(operation)
         if attempt is not None:
@@ -246,7 +246,7 @@ class ServerLog(_TopologyComponent, monitoring.ServerListener):
 
 
 class HeartbeatLog(_TopologyComponent, monitoring.ServerHeartbeatListener):
-    """Messages about heartbeats. A monitor's connections are counted for each server: the first is 1."""
+    """Messages about heartbeats. A monitor's connections are numbered for each server, from 1."""
 
     def __init__(self, topology_id: ObjectId) -> None:
         super().__init__(topology_id)
@@ -309,7 +309,7 @@ class SelectionLog(_Component):
             message, fields = "Server selection failed", {"failure": detail}
         self._write(
             message,
-            # A wait during selection is logged at level info, since it matters at any time.
+            # A wait during selection is logged at level info, since it always matters.
             logging.INFO if how == "waiting" else logging.DEBUG,
             selector=selector,
             operation=operation,

@@ -1,6 +1,6 @@
 """Notifies clients at once when the level of one of the driver's loggers changes; needs `logging` to be loaded.
 
-A change above those loggers, as by `logging.basicConfig`, is noticed at the next heartbeat. Holds no client.
+A change to a parent logger, as by `logging.basicConfig`, is noticed at the next heartbeat. Holds no client.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class WatchedLogger(logging.Logger):
     """A logger of the driver that notifies clients of its level."""
 
     def setLevel(self, level: int | str) -> None:  # noqa: N802
-        """Set the level, and let every client look for listeners again."""
+        """Set the level, and make every client look for listeners again."""
         super().setLevel(level)
         for look in tuple(_watchers):
             look()

@@ -1,6 +1,6 @@
 """The names of the driver's loggers: below "mangonel", or "pymongo" if the shim replaces PyMongo.
 
-Must not know: anything else of the package, nor `logging`, which a client without a log does not load.
+Must not know: the rest of the package, or `logging`, which a client without a log does not load.
 """
 
 from __future__ import annotations

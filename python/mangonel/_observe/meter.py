@@ -1,8 +1,8 @@
 """An OpenTelemetry meter of clients' counts. Needs `opentelemetry-api`; holds no client.
 
-Values are read when OpenTelemetry collects them, so an operation pays nothing for it. OpenTelemetry has no histogram
-that is only read: durations since the last collection are recorded then, bucket by bucket, each as the mean of its
-bucket. So counts, buckets and sums are exact, and the extremes are not.
+OpenTelemetry collects values by calling this, so an operation pays nothing. It has no histogram that it only reads, so
+each collection records the durations since the last one, bucket by bucket, each as the mean of its bucket. So counts,
+buckets and sums are exact, but minimum and maximum are not.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ class Meter:
     """The instruments of one provider.
 
     Args:
-        provider: where they are made. None: the global one.
+        provider: makes the instruments. None: the global one.
     """
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
         self._clients = Clients()
-        # Of the collection that is under way: the values, and the names that were read.
+        # The running collection's values, and the names that it has read.
         self._totals: dict[tuple[str, Attributes], int | Histogram] = {}
         self._read: set[str] = set()
-        # What was recorded in this process, which is this many forks from the first.
+        # The recorded counts of this process, and `Clients.forks` when they began.
         self._recorded: dict[tuple[str, Attributes], Histogram] = {}
         self._forks = 0
         self._histograms: dict[str, Any] = {}
@@ -66,7 +66,7 @@ class Meter:
 
     def _reader(self, name: str) -> Callable[[CallbackOptions], Iterator[Observation]]:
         def read(_: CallbackOptions) -> Iterator[Observation]:
-            # A collection reads each name once: the first that is read again begins the next one.
+            # A collection reads each name once, so a name that is read again begins the next collection.
             if name in self._read:
                 self._read.clear()
             if not self._read:

@@ -1,8 +1,8 @@
 """Makes the spans that the OpenTelemetry SDK's own tracer would make, at a fraction of its instructions.
 
-The SDK cleans every attribute, asks samplers that always agree, and makes two objects for each span. Here the
-attributes are known to be clean, and each span is of a subclass of the SDK's, so that exporters see no difference.
-`maker_of` compares a span with the SDK's first. Any other tracer, and an SDK that differs, makes its own spans.
+The SDK cleans every attribute, calls samplers that always agree, and makes two objects for each span. Here the
+attributes are known to be clean, and the class of spans is a subclass of the SDK's, so exporters see no difference.
+`maker_of` first compares a span with the SDK's. Any other tracer, and an SDK that differs, makes its own spans.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ except ImportError:
 _CLIENT = SpanKind.CLIENT
 _MOST_TRACE_ID, _MOST_SPAN_ID = 2**128 - 1, 2**64 - 1
 _NO_STATE = INVALID_SPAN_CONTEXT.trace_state
-# No span of this driver begins with more.
+# No span of this driver starts with more attributes.
 _MOST_ATTRIBUTES = 16
 _new, _new_tuple = object.__new__, tuple.__new__
 
@@ -52,16 +52,16 @@ def maker_of(tracer: Tracer) -> SpanMaker | None:
     if sdk is None or type(tracer) is not sdk.Tracer:
         return None
     try:
-        # With other than this one, the SDK counts its own spans.
+        # With any other metrics object, the SDK counts its own spans.
         is_plain = type(tracer._tracer_metrics).__name__ == "NoOpTracerMetrics"
         return SpanMaker(tracer) if is_plain and _is_equal(tracer) else None
     except Exception:
-        # What is compared is the inside of the SDK, which another version may have changed in any way.
+        # The comparison uses private parts of the SDK, which another version may have changed in any way.
         return None
 
 
 class SpanMaker:
-    """Makes spans for the SDK's tracer: its sampler, limits, resource, ids and processors are asked at each span.
+    """Makes spans for the SDK's tracer, with its present sampler, limits, resource, ids and processors at each span.
 
     Args:
         tracer: the SDK's own.
@@ -80,7 +80,7 @@ class SpanMaker:
         self._note()
 
     def may_record(self, parent: SpanContext) -> bool:
-        """Return whether a span below this parent could be recorded, as far as that can be told without its id."""
+        """Return False if no span below this parent can be recorded, as far as is known without its id."""
         if not self._is_noted():
             self._note()
         if not self.ended:
@@ -92,7 +92,7 @@ class SpanMaker:
         return not self._refuses_below_unsampled or (parent.trace_flags.sampled and not self._refuses_all)
 
     def start_operation(self, name: str, attributes: dict[str, Any]) -> Span | None:
-        """Start a span below the current one; None, and mostly no id is used up, where it is not recorded."""
+        """Start a span below the current one; return None if it is not recorded, mostly without using up an id."""
         current = get_current()
         if not current and self._is_plain and self._is_noted() and self._tracer._tracer_config.is_enabled:
             trace_id = getrandbits(128) or self._generator.generate_trace_id()
@@ -106,7 +106,7 @@ class SpanMaker:
     def start_command(self, operation: Span, name: str, attributes: dict[str, Any]) -> Span:
         """Start a span below an operation's; it keeps `attributes` without a copy."""
         tracer = self._tracer
-        # Limits and ids are still those of the operation.
+        # Limits and the id generator were compared when the operation's span started.
         if (
             type(operation) is _Span
             and self._is_plain
@@ -116,7 +116,7 @@ class SpanMaker:
         ):
             parent: Any = operation._context
             flags = parent[3]
-            # By identity: `&` of flags is slow, and these are the flags of all spans that are recorded here.
+            # Compared by identity: `&` of flags is slow, and every span recorded here has one of these two.
             if flags is self._sampled_random or flags is self._sampled:
                 return self._made(name, parent, parent[0], flags, parent[4], attributes)
         return self._start(name, None, operation.get_span_context(), attributes, operation)
@@ -124,11 +124,11 @@ class SpanMaker:
     def start_span(
         self, name: str, context: Context | None, kind: SpanKind, attributes: dict[str, Any]
     ) -> Span:
-        """Start a span, as the tracer's method of this name.
+        """Start a span, as the tracer's method of this name does.
 
         Args:
             name: its name.
-            context: where its parent is. None: the current one.
+            context: the context that holds its parent. None: the current one.
             kind: CLIENT.
             attributes: its attributes; str and int only. Copied.
         """
@@ -143,7 +143,7 @@ class SpanMaker:
         attributes: dict[str, Any],
         operation: Span | None = None,
     ) -> Span:
-        """Start a span below `parent`, which is in `context`, or is that of `operation`."""
+        """Start a span below `parent`, the span in `context` or that of `operation`."""
         tracer = self._tracer
         if not tracer._tracer_config.is_enabled:
             return NonRecordingSpan(parent or INVALID_SPAN_CONTEXT)
@@ -170,7 +170,7 @@ class SpanMaker:
             return NonRecordingSpan(SpanContext(trace_id, generator.generate_span_id(), False, flags, state))
         span = self._made(name, parent, trace_id, flags, state, attributes)
         if taken is not attributes or len(attributes) > self._most_attributes:
-            # Shortened or dropped, or a sampler's own: the SDK knows how.
+            # Values may have to be shortened or dropped, or come from a sampler: the SDK's class does that.
             limits = tracer._span_limits
             span._bounded = BoundedAttributes(
                 limits.max_span_attributes, taken, False, limits.max_span_attribute_length
@@ -191,7 +191,7 @@ class SpanMaker:
         state: TraceState | None,
         attributes: dict[str, Any],
     ) -> _Span:
-        """Return a span that begins now, with these attributes for its own."""
+        """Return a span that begins now and keeps `attributes` without a copy."""
         if self._makes_random:
             span_id = getrandbits(64) or self._generator.generate_span_id()
         else:
@@ -202,7 +202,7 @@ class SpanMaker:
         if state is not None and (
             self._makes_random or (0 < trace_id <= _MOST_TRACE_ID and 0 < span_id <= _MOST_SPAN_ID)
         ):
-            # What its `__new__` would make; `_is_equal` has compared them.
+            # The same as its `__new__` makes; `_is_equal` has compared them.
             span._context = _new_tuple(SpanContext, (trace_id, span_id, False, flags, state, True))
         else:
             span._context = SpanContext(trace_id, span_id, False, flags, state)
@@ -212,7 +212,7 @@ class SpanMaker:
         return span
 
     def _is_noted(self) -> bool:
-        """Return whether the tracer is as `_note` found it."""
+        """Return whether the tracer is unchanged since `_note`."""
         tracer = self._tracer
         processor = tracer.span_processor
         return (
@@ -236,11 +236,11 @@ class SpanMaker:
         self.ending = [part for part in self.ended if getattr(part._on_ending, "__func__", None) not in _IDLE]
         self._limits = limits = tracer._span_limits
         most = math.inf if limits.max_span_attributes is None else limits.max_span_attributes
-        # None where values may be shortened.
+        # -1 where values may be shortened.
         self._most_attributes = most if limits.max_span_attribute_length is None else -1
         self._generator = tracer.id_generator
         self._makes_random = type(tracer.id_generator) is RandomIdGenerator
-        # Which of the sampler's decisions depend on nothing but the parent.
+        # The sampler's decisions that depend only on the parent.
         self._sampler = sampler = tracer.sampler
         by_parent = type(sampler) is ParentBased
         self._refuses_all = sampler is ALWAYS_OFF
@@ -250,14 +250,14 @@ class SpanMaker:
             and sampler._remote_parent_not_sampled is ALWAYS_OFF
             and sampler._local_parent_not_sampled is ALWAYS_OFF
         )
-        # Roots, and spans below sampled ones; unchanged.
+        # Whether it takes roots, and spans below sampled ones, with unchanged attributes.
         self._takes_below_sampled = sampler is ALWAYS_ON or (
             by_parent
             and sampler._root is ALWAYS_ON
             and sampler._remote_parent_sampled is ALWAYS_ON
             and sampler._local_parent_sampled is ALWAYS_ON
         )
-        # Nothing else than to make the span, with all of the attributes.
+        # Whether starting a span is nothing more than making it with all attributes.
         self._is_plain = (
             self._takes_below_sampled
             and self._makes_random
@@ -268,7 +268,7 @@ class SpanMaker:
 
 
 if sdk is not None:
-    # What these processors do with a span that begins or is about to end: nothing.
+    # The processors' methods that do nothing with a span that begins or is about to end.
     _IDLE = frozenset(
         method
         for kind in (sdk.SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)
@@ -276,10 +276,10 @@ if sdk is not None:
     )
 
     class _Span(sdk.Span):
-        """A span of the SDK that makes most of its fields when something reads them."""
+        """A span of the SDK that makes most of its fields when they are read."""
 
         _maker: SpanMaker
-        # These are its fields that nothing changes, or seldom.
+        # Fields that never or seldom change.
         _end_time = None
         _events = ()
         _links = ()
@@ -289,7 +289,7 @@ if sdk is not None:
         _record_exception = True
         _set_status_on_exception = True
         _record_end_metrics = None
-        # What makes `_lock` and `_attributes`, and these once they were asked for.
+        # The source of `_attributes`; then `_attributes` and `_lock`, once they were read.
         _plain: dict[str, Any] | None = None
         _bounded: Any = None
         _locked: Any = None
@@ -326,7 +326,7 @@ if sdk is not None:
 
         def end(self, end_time: int | None = None) -> None:
             if self._locked is None and self._end_time is None:
-                # Nothing has asked for the lock: only the tracer knows this span.
+                # The lock was never read, so only the tracer knows this span.
                 self._end_time = time_ns() if end_time is None else end_time
             else:
                 with self._lock:
@@ -334,7 +334,7 @@ if sdk is not None:
                     if is_first:
                         self._end_time = time_ns() if end_time is None else end_time
                 if not is_first:
-                    # The SDK has words for it.
+                    # The SDK logs a warning.
                     super().end(end_time)
                     return
             if self._bounded is not None:
@@ -348,7 +348,7 @@ if sdk is not None:
             for processor in maker.ending:
                 processor._on_ending(self)
             for processor in maker.ended:
-                # The SDK gives a copy; this span has ended, so it does not change any more.
+                # The SDK passes a copy; this span has ended, so it cannot change any more.
                 processor.on_end(self)
 
 
@@ -360,17 +360,17 @@ class _Kept:
         self.ended: list[Any] = []
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
-        """Nothing is done with a span that has begun."""
+        """Do nothing with a span that has begun."""
 
     def _on_ending(self, span: Any) -> None:
-        """Nothing is done with a span that is about to end."""
+        """Do nothing with a span that is about to end."""
 
     def on_end(self, span: Any) -> None:
-        """Keep it."""
+        """Keep the span."""
         self.ended.append(span)
 
 
-# Fields of a span that differ between any two, or that only one of the two makes.
+# Fields that differ between any two spans, or that only one of the two makers sets.
 _OF_ONE = frozenset(
     [
         "_attributes",
@@ -388,7 +388,7 @@ _OF_ONE = frozenset(
 
 
 def _is_equal(tracer: Any) -> bool:
-    """Return whether a span of this tracer has the same fields, made by the SDK and made here."""
+    """Return whether a span of this tracer has the same fields when the SDK makes it as when it is made here."""
     probe = copy.copy(tracer)
     kept = probe.span_processor = _Kept()
     probe.sampler = ALWAYS_ON

@@ -19,9 +19,9 @@ class ConnectionClosedReason:
     STALE = "stale"
     """The pool was cleared since the connection was opened."""
     IDLE = "idle"
-    """It was idle for longer than maxIdleTimeMS."""
+    """The connection was idle for longer than maxIdleTimeMS."""
     ERROR = "error"
-    """It broke, or could not be made."""
+    """The connection broke, or could not be opened."""
     POOL_CLOSED = "poolClosed"
     """The pool was closed."""
 
@@ -30,15 +30,15 @@ class ConnectionCheckOutFailedReason:
     """Why a check-out failed."""
 
     TIMEOUT = "timeout"
-    """None became free within waitQueueTimeoutMS."""
+    """No connection became free within waitQueueTimeoutMS."""
     POOL_CLOSED = "poolClosed"
     """The pool was closed."""
     CONN_ERROR = "connectionError"
-    """A new one could not be made, or the pool was cleared meanwhile."""
+    """A new connection could not be opened, or the pool was cleared meanwhile."""
 
 
 class _AddressEvent:
-    """Base of these events: the server.
+    """Base of the events of pools and connections.
 
     Args:
         address: host and port of the server.
@@ -110,7 +110,7 @@ class PoolClearedEvent(_AddressEvent):
 
     @property
     def service_id(self) -> ObjectId | None:
-        """The affected service behind a load balancer, else None."""
+        """The affected service behind a load balancer, otherwise None."""
         return self._service_id
 
     @property

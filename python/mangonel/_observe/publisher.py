@@ -1,6 +1,6 @@
 """Passes the core's events to listeners. Holds no client: the core holds this.
 
-Nothing here is loaded without a listener. Spec: command-logging-and-monitoring and the other monitoring ones.
+Loaded only if there is a listener. Spec: command-logging-and-monitoring and the other monitoring specifications.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SELECTION = 8
 def _dealt_with(error: BaseException) -> None:
     """Report a listener's exception; the operation continues."""
     if isinstance(error, KeyboardInterrupt):
-        # An exception raised here would be lost in the core, so the operation is interrupted a moment later.
+        # The core would drop an exception raised here, so the operation is interrupted a moment later.
         import _thread
 
         _thread.interrupt_main()
@@ -116,7 +116,7 @@ class Publisher:
     Addresses are pairs of host and port; durations are in seconds unless named micros; documents are bytes.
 
     Args:
-        listeners: the listeners; one may be of several kinds.
+        listeners: the listeners; each may be of several kinds.
         pool_options: the options in PoolCreatedEvent.
         components: the components of the structured log to write.
     """
@@ -168,7 +168,7 @@ class Publisher:
             | (SELECTION if self._selections else 0)
         )
 
-    # Those of commands are told of for every operation, so they are written out.
+    # Every operation has command events, so their methods are written out.
 
     def command_started(self, facts: Facts, command: bytes) -> None:
         """Report that a command is about to be sent."""
@@ -239,7 +239,7 @@ class Publisher:
 
 
 def publisher_for(options: Any, components: Sequence[str]) -> Publisher | None:
-    """Return the publisher of a client with these options, or None without any listener."""
+    """Return the publisher of a client with these options, or None if there is no listener."""
     listeners = [*monitoring._registered, *options.event_listeners]
     publisher = Publisher(listeners, options.pool_options.non_default_options, components)
     return publisher if publisher.interests else None

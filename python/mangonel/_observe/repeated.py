@@ -1,9 +1,9 @@
-"""Gives a histogram of OpenTelemetry one value many times, at about the cost of once.
+"""Records one value many times in an OpenTelemetry histogram, at about the cost of once.
 
 The API takes one value a call, which costs the SDK more than a `find_one` costs the driver, and a collection may have a
-million of them. So the first of equal values is recorded by the API, and the others are added to the aggregations that
-it has reached in the SDK. `_is_exact` compares the result with the SDK's own first. Another implementation of the API,
-an aggregation that is not known here, and an SDK that differs get each value by a call.
+million of them. So the API records the first of equal values, and the others are added to the aggregations that it has
+reached in the SDK. `_is_exact` first compares the result with the SDK's own. Another implementation of the API, an
+unknown aggregation, and an SDK that differs get each value in its own call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    # For each view of a histogram: the attributes that it keeps (None: all), and by these its aggregations.
+    # For each view of a histogram: the attributes that it keeps (None: all), and its aggregations by those attributes.
     Views = list[tuple[Any, dict[frozenset[tuple[str, Any]], Any]]]
 
 try:
@@ -25,17 +25,17 @@ try:
         _ExponentialBucketHistogramAggregation,
     )
 except ImportError:
-    # Another implementation of the API, or another SDK.
+    # There is another implementation of the API, or another SDK.
     _DropAggregation = None  # type: ignore[assignment,misc]
 
-# Where the SDK puts the values of attributes that are too many.
+# The attributes under which the SDK counts values when there are too many sets of attributes.
 _OVERFLOW = frozenset([("otel.metric.overflow", True)])
-# Whether the SDK is as it is known here; None: not compared yet.
+# Whether the SDK works as this module expects; None: not compared yet.
 _is_known: bool | None = None
 
 
 class Repeated(NamedTuple):
-    """A value that was recorded once.
+    """A value that was recorded once and is to be recorded more often.
 
     Args:
         histogram: the histogram that recorded it.
@@ -51,7 +51,7 @@ class Repeated(NamedTuple):
 
 
 def repeat(values: Iterable[Repeated]) -> None:
-    """Record each value as many times more as it says."""
+    """Record each value `times` more times."""
     global _is_known
     if _is_known is None:
         _is_known = _is_exact()
@@ -67,7 +67,7 @@ def repeat(values: Iterable[Repeated]) -> None:
 
 
 def _aggregations(each: Repeated, views: dict[int, Views]) -> list[Any] | None:
-    """Return the SDK's aggregations that the value has reached; None if any is not known here."""
+    """Return the SDK's aggregations that the value has reached; None if any of them is unknown."""
     try:
         if id(each.histogram) not in views:
             views[id(each.histogram)] = list(_views(each.histogram))
@@ -110,18 +110,18 @@ def _add(aggregation: Any, value: float, times: int) -> None:
                 aggregation._zero_count += times
                 return
             buckets = aggregation._value_positive
-            # A negative place counts from the end, as there.
+            # A negative place counts from the end, as in the SDK.
             counts, place = buckets.counts, aggregation._mapping.map_to_index(value) - buckets.index_base
         counts[place] += times
         aggregation._sum += value * times
 
 
 def _is_exact() -> bool:
-    """Return whether repeated values are exported as those that were recorded one by one."""
+    """Return whether repeated values are exported as if they had been recorded one by one."""
     try:
         return _exported(is_repeated=True) == _exported(is_repeated=False)
     except Exception:
-        # The inside of the SDK is used, which another version may have changed in any way.
+        # `repeat` uses private parts of the SDK, which another version may have changed in any way.
         return False
 
 
@@ -133,7 +133,7 @@ def _exported(is_repeated: bool) -> list[Any]:
 
     views = [View(instrument_name="growing", aggregation=ExponentialBucketHistogramAggregation())]
     reader = InMemoryMetricReader()
-    # Its exit has nothing to flush.
+    # There is nothing to flush at exit.
     provider = MeterProvider([reader], Resource.get_empty(), shutdown_on_exit=False, views=views)
     meter, more = provider.get_meter("mangonel"), []
     for name in ("fixed", "growing"):

@@ -9,13 +9,13 @@ from mangonel import _core, bson
 if TYPE_CHECKING:
     from mangonel.monitoring import CommandStartedEvent
 
-# What every command carries and no statement shows.
+# Fields of every command that no statement shows.
 _NOT_SHOWN = ("lsid", "$db", "$clusterTime", "$readPreference", "txnNumber", "apiVersion")
 _LONGEST = 10_000
 
 
 def statement_of(event: CommandStartedEvent) -> str:
-    """Return a command as JSON with the names of its fields, `?` in place of values, and of arrays the first item."""
+    """Return a command as JSON: its fields' names, `?` in place of values, and only the first item of each array."""
     body = event._body
     command = body if isinstance(body, bytes) else bson.encode(event.command)
     return _core.shown_json(command, _LONGEST, _NOT_SHOWN, False)

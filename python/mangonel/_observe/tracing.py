@@ -1,8 +1,8 @@
 """OpenTelemetry spans: one for each operation or bulk write, one below it for each command, one for each transaction.
 
-Loaded only if a client asks for it; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client. The core calls
-`Tracer.operation_started` for each operation, and the returned object for later events; nothing more where that
-is None, because no span is recorded.
+Loaded only if a client uses tracing; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client. The core calls
+`Tracer.operation_started` for each operation, and then the returned object for its events. If no span is recorded,
+the result is None and the core calls nothing more.
 Spec: open-telemetry; the names are also those of OpenTelemetry's conventions for databases.
 """
 
@@ -59,11 +59,11 @@ _ON_COLLECTIONS = frozenset(
 )
 # Fields of every command, which query text leaves out.
 _NOT_SHOWN = ("lsid", "$db", "$clusterTime", "signature")
-# Of a command without its values, these would say nothing.
+# Fields that query text without values leaves out too: only their values say something.
 _ONLY_VALUES = (*_NOT_SHOWN, "txnNumber", "$readPreference", "apiVersion")
 
 
-# So many different places and connections are remembered at once.
+# How many different places and connections are remembered at once.
 _MOST_REMEMBERED = 1000
 _CLIENT = SpanKind.CLIENT
 
@@ -74,7 +74,7 @@ class Tracer:
     Args:
         query_text_max_length: how many bytes of a command to show; 0: none.
         provider: the provider of the tracer. None: the global one.
-        shows_values: whether the text of a command has its values, or "?" in their place.
+        shows_values: whether the text of a command shows its values. False: "?" in their place.
     """
 
     def __init__(
@@ -89,21 +89,21 @@ class Tracer:
         self._shows_values = shows_values
         # By session number.
         self._transactions: dict[int, Span] = {}
-        # Their sessions, which a program may drop.
+        # The transactions' sessions, which a program may drop.
         self._sessions: dict[int, ref[Any]] = {}
-        # Running bulk writes by the group of their commands; None if it is not recorded.
+        # Running bulk writes by the group of their commands; None for one that is not recorded.
         self._bulks: dict[int, _Operation | None] = {}
         # By name, database and collection.
         self._places: dict[tuple[str, str, str | None], _Place] = {}
 
     def _take(self, tracer: trace.Tracer) -> None:
-        """Make the spans with this tracer, or in its place."""
-        # Stands for the global provider, which may be set later, or never.
+        """Make the spans with this tracer, or with a faster maker in its place."""
+        # A ProxyTracer represents the global provider, which may be set later, or never.
         self._is_stand_in = isinstance(tracer, trace.ProxyTracer)
         self._maker = None if self._is_stand_in else maker_of(tracer)
-        # The SDK's takes the same arguments in this order, and more.
+        # The SDK's method takes the same arguments in this order, and more.
         self.start_span: Callable[..., Span] = (self._maker or tracer).start_span
-        # New Relic's agent drops what is below a span of the kind "client": the commands, with their hosts and texts.
+        # New Relic's agent drops spans below one of the kind "client": the commands, with their hosts and texts.
         is_new_relics = type(tracer).__module__.partition(".")[0] == "newrelic"
         self._outer_kind = SpanKind.INTERNAL if is_new_relics else _CLIENT
 
@@ -114,7 +114,7 @@ class Tracer:
             session: the number of its session.
             owner: the session itself.
         """
-        # Not in a finalizer: a processor may hold a lock.
+        # Not done in a finalizer: a processor may hold a lock.
         for number, known in list(self._sessions.items()):
             if known() is None:
                 self.transaction_ended(number, "the session was dropped")
@@ -151,9 +151,9 @@ class Tracer:
             group: the object that the commands of a bulk write share, or None. They share the bulk's span.
 
         Returns:
-            What to tell of its commands and its end; None if nothing records the span.
+            The object to call for its commands and its end; None if nothing records the span.
         """
-        # There is no provider yet, so no span can be recorded: cheaper than a span that records nothing.
+        # Without a provider no span can be recorded, and None is cheaper than a span that records nothing.
         if self._is_stand_in:
             if getattr(trace, "_TRACER_PROVIDER", self) is None:
                 return None
@@ -203,7 +203,7 @@ class Tracer:
             session: the number of the user's session, or None.
             size: the number of its writes, or None if that is not known.
         """
-        # A bulk write has no command of its own name that names a collection.
+        # A bulk write is no command, so the collection cannot come from a command's first field.
         place = _Place(name, database, collection)
         context = None
         if session is not None and session in self._transactions:
@@ -229,7 +229,7 @@ class Tracer:
 
 
 class _Place:
-    """What the spans of one kind of operation have in common."""
+    """The common part of the spans of one kind of operation."""
 
     __slots__ = ("_commands", "attributes", "collection", "database", "summary")
 
@@ -251,7 +251,7 @@ class _Place:
     def of_command(
         self, name: str, connection: int, address: _Address, server_connection_id: int | None
     ) -> dict[str, Any]:
-        """Return the attributes that a command on this connection always has; the caller changes its own copy."""
+        """Return the attributes that a command on this connection always has; callers copy them before a change."""
         known = self._commands.get((name, connection))
         if known is not None:
             return known.copy()
@@ -278,7 +278,7 @@ class _Place:
 
 
 class _Operation:
-    """An operation whose span is recorded. The core calls its methods in the order in which things happen."""
+    """An operation whose span is recorded. The core calls its methods in the order of events."""
 
     _command: Span | None = None
     _refusal: tuple[str, str, int | None] | None = None
@@ -288,11 +288,11 @@ class _Operation:
         self._tracer = tracer
         self._place = place
         self._span = span
-        # Whether the core shall give the commands.
+        # Whether the core must pass the commands.
         self.shows_commands = tracer._longest > 0
 
     def part(self) -> _Operation:
-        """Return the same for one command of a bulk write, which does not end the span."""
+        """Return an object for one command of a bulk write, whose end does not end the bulk's span."""
         part = _Operation(self._tracer, self._place, self._span)
         part._is_part = True
         return part
@@ -311,12 +311,12 @@ class _Operation:
 
         Args:
             name: its name.
-            connection: the driver's number of its connection.
+            connection: the driver's number for its connection.
             address: host and port of the server.
-            server_connection_id: the server's number of the connection, or None.
+            server_connection_id: the server's number for the connection, or None.
             session: the id of its server session, or None.
             number: the number of its retryable write or transaction, or None.
-            command: all of it, if its text is wanted.
+            command: the whole command, if `shows_commands`.
         """
         attributes = self._place.of_command(name, connection, address, server_connection_id)
         if session is not None:
@@ -339,7 +339,7 @@ class _Operation:
             self._command = self._tracer.start_span(name, context, _CLIENT, attributes)
 
     def answered(self, cursor: int) -> None:
-        """End both spans: the command was answered, and with it the operation; `cursor` as for `command_succeeded`."""
+        """End both spans: the reply ended the command and the operation; `cursor` as for `command_succeeded`."""
         now, span = time_ns(), self._command
         if span is not None:
             self._command = None
@@ -350,7 +350,7 @@ class _Operation:
             self._span.end(now)
 
     def command_succeeded(self, cursor: int) -> None:
-        """End the span of a command that was answered; `cursor`: the id of the cursor that it left open, or 0."""
+        """End the span of a command that was answered; `cursor`: the id of the open cursor in the reply, or 0."""
         span = self._command
         if span is not None:
             self._command = None
@@ -379,7 +379,7 @@ class _Operation:
         self._span.end()
 
     def __call__(self) -> None:
-        """End all that is open: the operation was given up, as when its task was cancelled by the interpreter's end."""
+        """End all open spans: the operation was given up, for example when the interpreter's exit cancels its task."""
         given_up = ("CancelledError", "the operation was given up")
         self.command_failed(*given_up, None)
         self.operation_ended(given_up)
@@ -387,7 +387,7 @@ class _Operation:
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Print an exception of an exporter, a processor or a sampler, since it is not the operation's fault."""
+    """Print an exception of an exporter, a processor or a sampler; the operation must not fail because of it."""
     try:
         yield
     except Exception as error:
@@ -395,7 +395,7 @@ def _harmless() -> Iterator[None]:
 
 
 class _Shown:
-    """Raises an exception where Python can only print it, by `sys.unraisablehook`, as the core does."""
+    """Raises an exception where Python can only pass it to `sys.unraisablehook`, as the core does."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -413,7 +413,7 @@ def _fail(span: Span, kind: str, message: str, code: int | None = None) -> None:
         "error.type": kind,
         "exception.type": kind,
         "exception.message": message,
-        # The exception object is created only when the caller gets it, after the span's end.
+        # The exception object does not exist yet: it is created for the caller, after the span's end.
         "exception.stacktrace": f"{kind}: {message}",
     }
     if code is not None:
