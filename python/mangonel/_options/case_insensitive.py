@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class CaseInsensitiveDict(MutableMapping[str, "Any"]):
-    """A dict that finds `maxPoolSize` under `MAXPOOLSIZE` too, and remembers the user's spelling.
+    """A dict that finds `maxPoolSize` under `MAXPOOLSIZE` too, and keeps the user's spelling.
 
     Iteration returns names in lower case; `cased_key` returns the user's spelling, and `repr` shows it.
     """

@@ -1,7 +1,7 @@
 """The checks of client options: each takes an option's name and value, and returns the value to use.
 
-They raise ValueError or TypeError, which become warnings for a URI. Times come in milliseconds and are returned in
-seconds, as PyMongo's attributes have them. Spec: uri-options.
+They raise ValueError or TypeError, which become warnings for a URI. Times are passed in milliseconds and returned in
+seconds, as in PyMongo's attributes. Spec: uri-options.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TOO_LARGE = 1e9
 
 
 class UnsafeValueError(ValueError):
-    """A wrong value that must not become a warning: credentials would go to the wrong service."""
+    """A wrong value that must not become a mere warning: credentials would go to the wrong service."""
 
 
 def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
@@ -162,7 +162,7 @@ def app_name(option: str, value: Any) -> str:
 
 
 def readable_file(option: str, value: Any) -> str:
-    """The path of a readable file; raises OSError otherwise, which never becomes a warning."""
+    """The path of a readable file; otherwise raises OSError, which never becomes a warning."""
     with open(validate_string(option, value), "rb"):
         return str(value)
 
@@ -251,7 +251,7 @@ def proxy_host(option: str, value: Any) -> str:
     if not text:
         raise ValueError(f"expected a host for {option}, got an empty string")
     if "/" in text or "@" in text or text.count(":") == 1:
-        # Not shown, since it may hold a password.
+        # The message does not show the value, since it may hold a password.
         raise ValueError(
             f"expected a name or an address alone for {option}, got a URL, a port or a user in it; "
             "use proxyPort, proxyUsername and proxyPassword"
@@ -271,7 +271,7 @@ def port(option: str, value: Any) -> int:
 
 
 def proxy_secret(option: str, value: Any) -> str:
-    """A user's name or password; RFC 1929 has one byte for its length."""
+    """A proxy's user name or password; RFC 1929 has one byte for its length."""
     text = validate_string(option, value)
     if len(text.encode()) > 255:
         raise ValueError(f"expected at most 255 bytes for {option}, got {len(text.encode())}")
@@ -391,7 +391,7 @@ def tracing(option: str, value: Any) -> Any:
     if longest is not None:
         non_negative_integer("query_text_max_length", longest)
     for name in ("enabled", "query_text_values"):
-        # Any text is true, "false" as well.
+        # Any non-empty text is true, even "false".
         if (given := value.get(name)) is not None and not isinstance(given, bool):
             raise TypeError(f"expected a bool for {name}, got {type(given).__name__}")
     provider = value.get("tracer_provider")
@@ -415,7 +415,7 @@ def ssl_context(option: str, value: Any) -> Any:
 
 
 def encryption_options(option: str, value: Any) -> Any:
-    """The options of encrypted fields; recognised by their methods, since their class is not always loaded."""
+    """The options of automatic encryption, recognised by their methods, since their class may not be loaded."""
     if not hasattr(value, "_attach"):
         raise TypeError(f"{option} must be an instance of AutoEncryptionOpts, not {type(value)}")
     return value

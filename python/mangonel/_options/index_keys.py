@@ -1,4 +1,4 @@
-"""Normalises index keys and hints from the forms that users may write. Knows no command."""
+"""Normalises the forms in which users may write index keys and hints. Knows no command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -
     """Return (key, direction) pairs for a key, a list of keys, a list of pairs or a mapping.
 
     Raises:
-        TypeError: a direction without a single key, or not a list of keys.
+        TypeError: a direction beside several keys, or `key_or_list` is not a list of keys.
     """
     if direction is not None:
         if not isinstance(key_or_list, str):
@@ -38,17 +38,17 @@ def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -
 
 
 def bounds(spec: Any) -> dict[str, Any]:
-    """Return the document of `min` or `max`: the keys of an index with any values.
+    """Return the document for `min` or `max`: the keys of an index with their bounds.
 
     Raises:
-        TypeError, ValueError: not a list of pairs.
+        TypeError, ValueError: `spec` is not a list of pairs.
     """
     if not isinstance(spec, (list, tuple, Mapping)):
         raise TypeError(f"expected a list of (key, value) pairs, got {type(spec)}")
     try:
         return dict(spec)
     except (TypeError, ValueError) as error:
-        # Python tells a wrong length by a ValueError, as PyMongo does.
+        # Python raises ValueError for a wrong length, and so does PyMongo.
         raise type(error)(f"expected a list of (key, value) pairs, got {spec!r}") from None
 
 
@@ -56,7 +56,7 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
     """Return the document `{key: direction}` for pairs, keys or a mapping.
 
     Raises:
-        TypeError: not a list of keys, or a key or a direction of the wrong type.
+        TypeError: `keys` is not a list of keys, or a key or a direction has the wrong type.
         ValueError: there is no key.
     """
     pairs: Any
@@ -76,7 +76,7 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
             raise _no_pair(pair, error) from None
         if not isinstance(key, str):
             raise TypeError(f"expected each key as str, got {type(key).__name__}")
-        # Almost all are numbers: a look at the class before the slow ones.
+        # Almost all directions are numbers, so this fast check comes before the slow one of Mapping.
         if not isinstance(direction, (str, int)) and not isinstance(direction, Mapping):
             raise TypeError(
                 f"expected 1, -1, '2d' or another index specifier for {key!r}, got {type(direction).__name__}"
@@ -94,7 +94,7 @@ def index_name(keys: Sequence[Any]) -> str:
 
 
 def _no_pair(found: Any, error: Exception) -> Exception:
-    # Python tells a wrong length by a ValueError, as PyMongo does.
+    # Python raises ValueError for a wrong length, and so does PyMongo.
     return type(error)(f"expected each key as str or as a (key, direction) pair, got {found!r}")
 
 

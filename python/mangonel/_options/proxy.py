@@ -1,6 +1,6 @@
-"""A client's SOCKS5 proxy (RFC 1928, RFC 1929): its half of the conversation, as a flow that each face runs.
+"""A client's SOCKS5 proxy (RFC 1928, RFC 1929): the client's half of the conversation, as a flow that each face runs.
 
-Spec: socks5-support. The proxy looks the host's name up.
+Spec: socks5-support. The proxy resolves the host name.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _VERSION, _PASSWORD_VERSION = b"\x05", b"\x01"
 _NO_AUTHENTICATION, _USERNAME_PASSWORD = 0x00, 0x02
 _CONNECT = b"\x01\x00"
 _NAME = b"\x03"
-# The types of an address in a request, by its family.
+# Families of addresses with their types in a request.
 _LITERALS = ((AF_INET, b"\x01"), (AF_INET6, b"\x04"))
-# By the type of the address in a reply: its bytes, without a name, which says its own length.
+# The type of the address in a reply -> its size in bytes. A name is missing here: it carries its own length.
 _ADDRESS_SIZES = {0x01: 4, 0x04: 16}
 _REFUSALS = {
     0x01: "general failure",
@@ -35,14 +35,14 @@ _REFUSALS = {
 
 
 class ProxyError(OSError):
-    """The proxy refused the connection, or the answering server is not a SOCKS5 proxy."""
+    """The proxy refused the connection, or the server that answered is not a SOCKS5 proxy."""
 
 
 class Proxy:
     """A SOCKS5 proxy of a client, with the user name and password for it.
 
     Args:
-        host, port: where it listens.
+        host, port: the proxy's address.
         username, password: both or neither.
     """
 
@@ -62,15 +62,15 @@ class Proxy:
         send: Callable[[bytes], Awaitable[Any]],
         receive: Callable[[int], Awaitable[bytes]],
     ) -> None:
-        """Have the proxy at the other end of a socket connect to a server.
+        """Make the proxy at the other end of a socket connect to a server.
 
         Args:
             target: the server to reach. A Unix socket is on this machine and never reached through a proxy.
             send: sends all of the bytes.
-            receive: returns at most this many bytes that the proxy sent, and none once it has closed the connection.
+            receive: returns at most the given number of the proxy's bytes; none once it has closed the connection.
 
         Raises:
-            ProxyError: the proxy refused, or speaks something else.
+            ProxyError: the proxy refused, or does not speak SOCKS5.
             ConnectionResetError: the proxy closed the connection.
         """
 
@@ -110,12 +110,12 @@ class Proxy:
         await ask(b"", size + 2)
 
     def named(self, error: OSError) -> OSError:
-        """Return the error of a connection to the proxy itself, of the same class, with the proxy's name."""
+        """Return an error of the same class with the proxy's name, for a failed connection to the proxy itself."""
         *numbers, text = error.args or ("",)
         return type(error)(*numbers, f"the proxy {self.name}: {text}")
 
     def silence(self) -> TimeoutError:
-        """Return the error of a proxy that has not answered in time."""
+        """Return the error for a proxy that has not answered in time."""
         return TimeoutError(
             f"the proxy {self.name}: no answer in the SOCKS5 handshake; expected a SOCKS5 proxy there"
         )
@@ -129,7 +129,7 @@ class Proxy:
 
 
 def _place(host: str) -> bytes:
-    """Return a host as a request names it: the bytes of an IP address, which is no name, or a name."""
+    """Return a host in the form of a request: the bytes of an IP address, or a name."""
     for family, kind in _LITERALS:
         try:
             return kind + inet_pton(family, host)

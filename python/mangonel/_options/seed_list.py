@@ -1,4 +1,4 @@
-"""The hosts of a client whose URI begins with `mongodb+srv://`: looked up at first, then polled."""
+"""The hosts of a client whose URI begins with `mongodb+srv://`: looked up once, then polled."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ class SeedList:
             "allowed_hosts_suffix": settings.get("srvallowedhostssuffix"),
             "host_validator": settings.get("srv_host_validator"),
         }
-        # Made now, since it raises for wrong arguments, before any query.
+        # Made now, so that wrong arguments raise before any query.
         self._resolver = SrvResolver(parts["fqdn"], **self._settings)
 
     def placeholder(self) -> tuple[dict[str, Any], CaseInsensitiveDict, list[_Address]]:
-        """Return parts, keyword arguments and hosts as they are before DNS was queried."""
+        """Return parts, keyword arguments and hosts as known before DNS is queried."""
         parts = self._copy()
         self._set_tls(parts["options"])
         return parts, self._given, [*parts["nodelist"], *self._others]
 
     def resolved(self) -> tuple[dict[str, Any], CaseInsensitiveDict, list[_Address]]:
-        """Query DNS; return parts, keyword arguments and hosts. Blocks; errors as for uri_parser.resolve_srv."""
+        """Query DNS; return parts, keyword arguments and hosts. Blocks; raises the same as uri_parser.resolve_srv."""
         parts = self._copy()
         self._set_tls(parts["options"])
         resolve_srv(parts, warn=True, normalize=False, max_hosts=self.max_hosts or None, **self._settings)
         if self._is_tls_given():
-            # The options that resolve_srv set without knowing the keyword arguments.
+            # resolve_srv set it without knowing the keyword arguments.
             parts["options"].pop("tls", None)
         return parts, self._given, [*parts["nodelist"], *self._others]
 
@@ -71,6 +71,6 @@ class SeedList:
         )
 
     def _set_tls(self, options: CaseInsensitiveDict) -> None:
-        # On, unless switched off anywhere.
+        # TLS is on unless an option says otherwise.
         if not any(name in where for name in ("tls", "ssl") for where in (options, self._given)):
             options["tls"] = True

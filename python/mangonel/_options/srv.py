@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Ask = Callable[[str, str, float], Coroutine[Any, Any, Any]]
 
 
-# Domains in which no name can be registered, so that they may be allowed as a whole.
+# Domains in which no name can be registered, so allowing the whole domain is safe.
 _SPECIAL_USE = frozenset({"example", "internal", "invalid", "local", "localhost", "onion", "test"})
 
 
@@ -30,7 +30,7 @@ def query(name: str, record: str, timeout: float) -> Any:
 
 
 async def ask_at_once(name: str, record: str, timeout: float) -> Any:
-    """Query as `query` does, blocking, in a flow that therefore never suspends."""
+    """Query as `query` does. It blocks, so a flow that calls it never suspends."""
     return query(name, record, timeout)
 
 
@@ -53,14 +53,14 @@ def _dnspython() -> Any:
 
 
 class SrvResolver:
-    """Queries DNS for one name and refuses hosts outside of its domain.
+    """Queries DNS for one name and refuses hosts outside its domain.
 
     Args:
         fqdn: the name in the URI.
         timeout: seconds for each query. None: the default connect timeout.
         service_name: name of the service. None: `mongodb`.
         allowed_hosts_suffix: domain that the hosts must belong to.
-        host_validator: decides whether a host may be used, in place of the specification's rule.
+        host_validator: decides whether a host is allowed, in place of the specification's rule.
         ask: function that queries DNS.
 
     Raises:
@@ -94,7 +94,7 @@ class SrvResolver:
         """Return the hosts of the SRV records; a random selection if there are more than `max_hosts`.
 
         Raises:
-            ConfigurationError: no answer, or a host outside of the domain.
+            ConfigurationError: no answer, or a host outside the domain.
         """
         try:
             hosts, _ = await self._ask_flow()
@@ -114,7 +114,7 @@ class SrvResolver:
         """Query now; return the permitted hosts, and the seconds that the answer is valid.
 
         Raises:
-            Exception: dnspython's; the previous answer stays valid.
+            Exception: an error of dnspython; the previous answer stays valid.
         """
         hosts, ttl = run_now(self._ask_flow())
         allowed = []
@@ -141,7 +141,7 @@ class SrvResolver:
         """Return the text of the TXT record, or None if there is none.
 
         Raises:
-            ConfigurationError: DNS failed, or has more than one record.
+            ConfigurationError: DNS failed, or returned more than one record.
         """
         resolver = _dnspython()
         try:
@@ -176,7 +176,7 @@ class SrvResolver:
                 raise ConfigurationError(f"Invalid SRV host: {host} does not end in {self._suffix}")
             return
         labels = self._fqdn.split(".")
-        # A name of one or two labels is its own domain; then the host must be below it.
+        # A name of one or two labels is its own domain, and the host must be below it.
         domain = labels[1:] if len(labels) > 2 else labels
         if len(labels) < 3 and host == self._fqdn:
             raise ConfigurationError("Invalid SRV host: the address is identical to the SRV hostname")
@@ -185,7 +185,7 @@ class SrvResolver:
 
 
 def _checked_suffix(text: str) -> str:
-    """Return the domain of srvAllowedHostsSuffix in DNS spelling; refuse one with public registration."""
+    """Return the domain of srvAllowedHostsSuffix in DNS spelling; refuse one in which anyone can register names."""
     suffix = text.strip(".")
     if not suffix:
         raise ConfigurationError(f"srvAllowedHostsSuffix must not be empty, got {text!r}")

@@ -1,4 +1,4 @@
-"""A client's TLS: the context by its options, session resumption, and remedies for failures. Opens no socket.
+"""A client's TLS: the context made from its options, session resumption, and remedies for failures. Opens no socket.
 
 `ssl` is imported on demand. Spec: uri-options ("TLS Options"), auth ("MONGODB-X509" for client certificates).
 """
@@ -76,15 +76,15 @@ class Security:
     def __init__(self, options: Mapping[str, Any], checks_revocation: bool = True) -> None:
         self.options = options
         self.checks_revocation = checks_revocation and _checks_revocation(options)
-        # What makes TLS with OCSP: `mangonel._faces` sets it for the first connection.
+        # Makes TLS engines with OCSP; `mangonel._faces` sets it for the first connection.
         self.factory: Any = None
         self._context: ssl.SSLContext | None = options.get("ssl_context")
         self.lock = _thread.allocate_lock()
-        # (session to resume, how often in a row it was declined), by address.
+        # Address -> (session to resume, how often in a row the server declined).
         self._sessions: dict[_Address, tuple[Any, int]] = {}
         self._has_certificate = bool(options.get("tlscertificatekeyfile")) or self._context is not None
         if any(options.get(name) for name in ("tlscertificatekeyfile", "tlscafile", "tlscrlfile")):
-            # Errors must appear when the client is made, not later in a monitor.
+            # Errors must be raised when the client is made, not later in a monitor.
             self._context = _make_context(options)
 
     @property
@@ -113,7 +113,7 @@ class Security:
         if secured.session_reused:
             return
         _, declined = self._sessions.get(address, (None, -1))
-        # Each access to `session` leaks one on CPython 3.11, so resumption is given up with servers that never resume.
+        # Each access to `session` leaks a session on CPython 3.11, so servers that always decline are not offered one.
         if declined < _MOST_DECLINED:
             session = secured.session if declined + 1 < _MOST_DECLINED else None
             self._sessions[address] = (session, declined + 1)
@@ -145,14 +145,14 @@ class Security:
 
     @property
     def closing_hint(self) -> str:
-        """The likely reason why a server closed a connection before its first reply."""
+        """The likely reason for a server's closing a connection before its first reply."""
         if self._has_certificate:
             return "it may refuse the client's certificate; see the server's log"
         return "it may want a client certificate; name one in tlsCertificateKeyFile"
 
 
 def _checks_revocation(options: Mapping[str, Any]) -> bool:
-    """Return whether certificates are checked by OCSP: the packages are there, and the options ask for TLS's checks."""
+    """Return whether OCSP is used: its packages are installed, and the options leave TLS's checks on."""
     if options.get("ssl_context") is not None or options.get("tlsallowinvalidcertificates"):
         return False
     if os.environ.get("MANGONEL_OCSP") == "0":
@@ -195,7 +195,7 @@ def _load_key(context: ssl.SSLContext, path: str, password: str | None) -> None:
     is_asked = False
 
     def answer() -> str:
-        # Called for encrypted keys only; without it OpenSSL would ask at the terminal.
+        # Called for encrypted keys only; without it OpenSSL would prompt at the terminal.
         nonlocal is_asked
         is_asked = True
         return password or ""
