@@ -1,6 +1,6 @@
 """BSON: the types that MongoDB stores, and their encoding, under the names of the `bson` package.
 
-The codec itself is native; this package names it. Classes load at first use, since most programs need few of them.
+The codec itself is native; this package exports it. Classes load at first use, since most programs need few of them.
 Spec: bson.
 """
 
@@ -138,7 +138,7 @@ def schema_of(kind: type[Any], *_: Any) -> Any:
     return _pydantic.schema_of(kind)
 
 
-# The class is native; pydantic and FastAPI ask it as they ask the others.
+# ObjectId is native, so it gets here the hook of pydantic and FastAPI that the other classes define.
 ObjectId.__get_pydantic_core_schema__ = classmethod(schema_of)  # type: ignore[method-assign,assignment]
 
 

@@ -1,4 +1,4 @@
-"""The enumerations of the package, in a module of their own so that only their users import `enum`."""
+"""The enumerations of the package, in their own module so that only their users import `enum`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ class DatetimeConversion(int, Enum):
     """The Python type of decoded dates. Python's datetime covers the years 1 to 9999, BSON far more."""
 
     DATETIME = 1
-    """datetime; a date out of range raises InvalidBSON."""
+    """datetime; a date out of its range raises InvalidBSON."""
     DATETIME_CLAMP = 2
-    """datetime; a date out of range becomes the nearest one that fits."""
+    """datetime; a date out of its range becomes the nearest one in range."""
     DATETIME_MS = 3
     """DatetimeMS, always."""
     DATETIME_AUTO = 4
-    """datetime where it fits, DatetimeMS where not."""
+    """datetime where it fits, otherwise DatetimeMS."""
 
 
 class BinaryVectorDtype(Enum):
@@ -26,7 +26,7 @@ class BinaryVectorDtype(Enum):
     FLOAT32 = b"\x27"
     """IEEE 754, 32 bits."""
     PACKED_BIT = b"\x10"
-    """Eight elements of one bit in each byte; given and read as bytes, 0 to 255."""
+    """Eight one-bit elements in each byte; passed and returned as bytes, 0 to 255."""
 
 
 # Programs, and pickles, know the classes under these modules.

@@ -70,7 +70,7 @@ def _only_str(document: Mapping[str, Any], key: str) -> str:
 
 
 def _is_bare(value: Any, options: JSONOptions) -> bool:
-    """Return whether `value` is a plain number where canonical JSON has none, as in old exports."""
+    """Return whether `value` is a plain number as in old exports; canonical JSON has none here."""
     return options.json_mode == _CANONICAL_MODE and not isinstance(value, str | Int64)
 
 
@@ -79,7 +79,7 @@ def _read_oid(document: Mapping[str, Any], _options: JSONOptions) -> ObjectId:
 
 
 def _read_dbref(document: Mapping[str, Any], _options: JSONOptions) -> Any:
-    # Queries use $ref and $id too, so an object that cannot be a DBRef is left alone.
+    # Queries use $ref and $id too, so an object that cannot be a DBRef stays unchanged.
     collection, database = document["$ref"], document.get("$db")
     if not isinstance(collection, str) or "$id" not in document:
         return document
@@ -250,7 +250,7 @@ def _read_max_key(document: Mapping[str, Any], _options: JSONOptions) -> MaxKey:
 
 def _check_one(document: Mapping[str, Any], key: str) -> None:
     value = _only(document, key)
-    # In canonical text an int may be an Int64 by now; a bool is an error.
+    # In canonical text the int may already be an Int64; a bool is an error.
     if isinstance(value, bool) or not isinstance(value, int) or value != 1:
         raise TypeError(f"expected 1 for {key}, got {value!r}")
 

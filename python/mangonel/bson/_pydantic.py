@@ -1,8 +1,8 @@
 """pydantic's schemas of BSON's types, for fields of pydantic models and for FastAPI's parameters, bodies and responses.
 
-Only pydantic's own hook imports this. A value of the type is accepted as it is. JSON has text for an ObjectId, a
-decimal and code, base64 for binary data, milliseconds for a DatetimeMS, and extended JSON for the types that only
-MongoDB has. The plain JSON of a cursor or of the mapper is read too.
+Only pydantic's own hook imports this. A value of the type is accepted unchanged. In JSON, an ObjectId, a decimal and
+code are text, binary data is base64, a DatetimeMS is milliseconds, and the types that only MongoDB has are extended
+JSON. The plain JSON that a cursor or the mapper writes can be read too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def schema_of(kind: type[Any]) -> Any:
 
 
 def form_of(kind: type[Any]) -> _Form:
-    """Return how JSON has a BSON type: the function that reads a value, the one that writes it, and the schema.
+    """Return the JSON form of a BSON type: the function that reads a value, the one that writes it, and the schema.
 
     Args:
         kind: the class.
@@ -132,7 +132,7 @@ def _regex(kind: type[Any], value: Any) -> Any:
 
 _TEXT = {"type": "string"}
 _Form = tuple[Callable[[type[Any], Any], Any], Callable[[Any], Any], dict[str, Any]]
-# By the name of the class, which imports this module.
+# Keys are names, since the modules of the classes import this one.
 _FORMS: dict[str, _Form] = {
     "ObjectId": (_object_id, str, {**_TEXT, "pattern": "^[0-9a-fA-F]{24}$"}),
     "Decimal128": (_decimal, str, {**_TEXT, "format": "decimal"}),

@@ -1,6 +1,6 @@
 """Sequences of documents in bytes and files, and the class `BSON` that old programs use.
 
-`mangonel.bson` exports all of it. Must not know: the meaning of options, which is the codec's.
+`mangonel.bson` exports all of it. Must not know: the meaning of options, which only the codec knows.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class UuidRepresentation:
     """How a `uuid.UUID` is stored: the subtype and the byte order."""
 
     UNSPECIFIED = 0
-    """Not at all: encoding a UUID is an error, and stored UUIDs stay Binary."""
+    """UUIDs are not converted: encoding one is an error, and stored ones stay Binary."""
     STANDARD = 4
     """Subtype 4, the byte order of RFC 4122. The one to use."""
     PYTHON_LEGACY = 3

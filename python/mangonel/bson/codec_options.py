@@ -204,7 +204,7 @@ else:
     from _collections import _tuplegetter
 
     class _BaseCodecOptions(tuple):
-        """The same as `namedtuple` makes; the last field's default is a number, since importing `enum` takes long."""
+        """What `namedtuple` would make; the last field's default is a number, since importing `enum` takes long."""
 
         __slots__ = ()
         _fields = (
@@ -221,11 +221,11 @@ else:
         document_class = _tuplegetter(0, "The class that documents become.")
         tz_aware = _tuplegetter(1, "Whether dates become aware datetimes.")
         uuid_representation = _tuplegetter(2, "How UUIDs are stored, one of UuidRepresentation.")
-        unicode_decode_error_handler = _tuplegetter(3, "What is done with bytes that are not UTF-8.")
+        unicode_decode_error_handler = _tuplegetter(3, "How bytes that are not UTF-8 are decoded.")
         tzinfo = _tuplegetter(4, "The time zone of aware datetimes, or None for UTC.")
         type_registry = _tuplegetter(5, "The hooks for the user's own types.")
         # The codec uses the member's number.
-        _datetime_conversion = _tuplegetter(6, "What dates become, as a number or a member.")
+        _datetime_conversion = _tuplegetter(6, "The Python type of decoded dates, as a number or a member.")
 
         @property
         def datetime_conversion(self) -> DatetimeConversion | None:
@@ -324,7 +324,7 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
         )
 
     def _arguments_repr(self) -> str:
-        """Return the arguments as they stand inside `repr`; subclasses add theirs."""
+        """Return the arguments as `repr` shows them; subclasses add theirs."""
         shown = {name: repr(value) for name, value in self._asdict().items()}
         if self.document_class is dict:
             shown["document_class"] = "dict"

@@ -71,7 +71,7 @@ class DBRef:
         return self.__database
 
     def __getattr__(self, key: Any) -> Any:
-        # A slot that is not set yet ends here too (copy and pickle create empty objects first).
+        # Reading a slot that is not set yet gets here too (copy and pickle create empty objects first).
         if not key.startswith("_DBRef__"):
             try:
                 return self.__kwargs[key]

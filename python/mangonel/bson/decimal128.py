@@ -82,7 +82,7 @@ def _decimal_to_128(value: Any) -> tuple[int, int]:
 
 
 class Decimal128:
-    """A decimal number as BSON stores it: up to 34 digits, exact, with infinities and NaN.
+    """A BSON decimal number: up to 34 digits, exact, with infinities and NaN.
 
     It has no arithmetic; use `to_decimal`. Two values are equal if their 16 bytes are, so 1.0 is not equal to 1.00.
 

@@ -31,11 +31,11 @@ class JSONMode:
     """The format to write. Every format can be read."""
 
     LEGACY = 0
-    """The oldest: `$date` is a number, `$regex` and `$options` stand side by side."""
+    """The oldest: `$date` is a number, and `$regex` has `$options` beside it."""
     RELAXED = 1
     """Easy to read: numbers are plain where JSON can hold them, dates are ISO-8601 text."""
     CANONICAL = 2
-    """Every type can be told from every other: int32, int64 and double are written differently."""
+    """Every type can be distinguished from every other: int32, int64 and double are written differently."""
 
 
 class DatetimeRepresentation:
@@ -49,7 +49,7 @@ class DatetimeRepresentation:
     """`{"$date": "1970-01-01T00:00:00Z"}`; as NUMBERLONG outside the years 1970 to 9999."""
 
 
-# For each mode: strict_number_long, datetime_representation, strict_uuid; only LEGACY allows others.
+# For each mode: strict_number_long, datetime_representation, strict_uuid; only LEGACY allows other values.
 _MODES = {
     JSONMode.LEGACY: ("LEGACY", False, DatetimeRepresentation.LEGACY, False),
     JSONMode.RELAXED: ("RELAXED", False, DatetimeRepresentation.ISO8601, True),

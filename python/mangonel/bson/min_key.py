@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class _Extreme:
-    """Base of MinKey and MaxKey: beyond all other values, and equal to its own kind alone."""
+    """Base of MinKey and MaxKey: sorts beyond all other values, and equals only its own kind."""
 
     __slots__ = ()
     _type_marker: int

@@ -93,7 +93,7 @@ class RawBSONDocument(Mapping[str, "Any"]):
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> Any:
-        # A subclass may have attributes and slots of its own.
+        # A subclass may have its own attributes and slots.
         state: Any = super().__getstate__()
         # A memoryview cannot be pickled.
         return state[0], state[1] | {"_RawBSONDocument__raw": bytes(self.__raw)}

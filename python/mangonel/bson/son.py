@@ -46,7 +46,7 @@ class SON(dict[_Key, _Value]):
         data: Mapping[_Key, _Value] | Iterable[tuple[_Key, _Value]] | None = None,
         **kwargs: Any,
     ) -> None:
-        # Most are created empty, for example one for each document by MongoEngine.
+        # Most SONs are created empty: MongoEngine, for example, makes one for each document.
         if data is not None:
             self.update(data)
         if kwargs:
@@ -63,7 +63,7 @@ class SON(dict[_Key, _Value]):
             kwargs: further items.
 
         Raises:
-            TypeError, ValueError: `other` is no mapping and has no pairs.
+            TypeError, ValueError: `other` is neither a mapping nor pairs.
 
         Example:
             >>> son = SON([("a", 1)])
@@ -75,7 +75,7 @@ class SON(dict[_Key, _Value]):
             try:
                 super().update(other)
             except (TypeError, ValueError) as error:
-                # Python tells a wrong length by a ValueError, as PyMongo does.
+                # Python raises ValueError for a wrong length, and so does PyMongo.
                 raise type(error)(f"expected a mapping or pairs, got {other!r}") from None
         if kwargs:
             super().update(kwargs)  # type: ignore[arg-type]
