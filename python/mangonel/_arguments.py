@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def expect(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> Any:
-    """Return the value if it is of one of these kinds; raise TypeError, which names the argument, otherwise.
+    """Return the value if it is of one of these kinds; otherwise raise TypeError, which names the argument.
 
     Args:
         name: of the argument.
@@ -28,7 +28,7 @@ def expect(name: str, value: Any, kinds: type | tuple[type, ...], expected: str)
 
 
 def expect_instance(name: str, value: Any, kind: type) -> Any:
-    """Return the value if it is of this class; raise TypeError in PyMongo's words otherwise."""
+    """Return the value if it is of this class; otherwise raise TypeError with PyMongo's message."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be an instance of {kind.__name__}, not {type(value)}")
     return value
@@ -40,13 +40,13 @@ def without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def told_by_public_name(cls: C) -> C:
-    """Let errors of wrong keywords name the methods of a class by its public name; return the class.
+    """Make errors about wrong keywords show the public class before a method's name; return the class.
 
-    Python tells such an error by the name that the function has: `Collection.insert_one()`, and not that of the mixin
-    which defines it. What several classes share has its own name alone.
+    Python's message shows the function's qualified name: with this, `Collection.insert_one()` and not the mixin that
+    defines it. A method that several classes share is shown without a class.
 
     Args:
-        cls: a class that a program sees under the same name without a leading underscore.
+        cls: a class that programs know by the same name without the leading underscore.
 
     Example:
         >>> _Collection = told_by_public_name(_Collection)
@@ -62,7 +62,7 @@ def told_by_public_name(cls: C) -> C:
         for name, method in methods.items():
             if type(method) is not _Function or method.__name__ != name or (name[0] == "_" != name[-1]):
                 continue
-            # Another name was given before: by the module, or since the method serves another class as well.
+            # Otherwise it was renamed before: by its module, or because another class has the method too.
             is_own = method.__qualname__ == start + name
             if is_own or "." in method.__qualname__:
                 method.__qualname__ = f"{owner}.{name}" if is_own else name

@@ -1,4 +1,4 @@
-"""The public classes, each definition of `_shared` joined with a face; `mangonel.api` names them."""
+"""The public classes: each joins a definition of `_shared` with a face. `mangonel.api` exports them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classes of the blocking face but the client: for each noun, the definition joined with the face."""
+"""The classes of the blocking face except the client: for each noun, the definition joined with the face."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
     from pymongo import MongoClient  # this driver's
 
 `python -m mangonel.compat SCRIPT` does the same without a change to the program. A name without a counterpart raises
-a NotImplementedError that is also an AttributeError, or an ImportError at imports; docs/compatibility.md lists them.
+a NotImplementedError that is also an AttributeError, or in an import an ImportError; docs/compatibility.md lists them.
 """
 
 from __future__ import annotations

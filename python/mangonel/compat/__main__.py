@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _rewrite(arguments: list[str]) -> int:
-    """Change the imports of a file or folder; the exit status is 1 if any statement was left as it was."""
+    """Change the imports of a file or folder; the exit status is 1 if any statement could not be changed."""
     from pathlib import Path
 
     if len(arguments) != 1:
@@ -68,7 +68,7 @@ def _rewrite(arguments: list[str]) -> int:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether the first part of a module name exists; a search for the rest would import it too early."""
+    """Return whether the first part of a module name exists; a search for the rest would import that part too early."""
     from importlib.util import find_spec
 
     try:

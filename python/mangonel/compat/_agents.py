@@ -1,4 +1,4 @@
-"""Private attributes of collections and cursors that agents wrap and frameworks read, put on the classes at import."""
+"""Private attributes of collections and cursors that agents wrap and frameworks read; importing this adds them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from mangonel.api import AsyncCollection, Collection, Cursor
 
 
 class _Query:
-    """For `isinstance` only: no message of this driver is one."""
+    """For `isinstance` only: this driver makes no instance."""
 
 
 class _GetMore:
-    """For `isinstance` only: no message of this driver is one."""
+    """For `isinstance` only: this driver makes no instance."""
 
 
-# Of the blocking class alone, since agents wrap that one.
+# Only the blocking class, since agents wrap that one.
 _cursor: Any = Cursor
 _fetch = _cursor._fetch_once_flow
 
@@ -26,7 +26,7 @@ def _refresh(self: Any) -> int:
 
 
 async def _fetch_by_refresh(self: Any) -> bool:
-    # By the name that an agent wraps. On the blocking face no flow waits, so one may run another.
+    # Called by the name that agents wrap. On the blocking face no flow waits, so one may run another.
     return bool(self._refresh())
 
 

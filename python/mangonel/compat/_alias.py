@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class MissingAttribute(NotImplementedError, AttributeError):
-    """PyMongo or Motor has a name that this package lacks; for `hasattr` and `getattr` there is no attribute."""
+    """PyMongo or Motor has a name that this package lacks; `hasattr` and `getattr` see no attribute."""
 
 
 class MissingImport(NotImplementedError, ImportError):
-    """The same for `from ... import`, so that a program's `except ImportError` takes its other way."""
+    """The same for `from ... import`, so that a program's `except ImportError` catches it."""
 
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
@@ -33,7 +33,7 @@ def missing(name: str, caller: FrameType) -> NotImplementedError:
     """Return the error for a name of PyMongo or Motor that has no counterpart in this package.
 
     Args:
-        caller: who asks. In a `from ... import` an AttributeError would lose its message.
+        caller: the frame that reads the name. In a `from ... import` an AttributeError would lose its message.
     """
     is_import = caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM
     return (MissingImport if is_import else MissingAttribute)(
@@ -44,8 +44,8 @@ def missing(name: str, caller: FrameType) -> NotImplementedError:
 class AliasModule(ModuleType):
     """A module that looks its names up in other modules at first use.
 
-    A name that the aliased package has and this one lacks raises MissingAttribute or MissingImport. A name that neither
-    has raises AttributeError, as in any module.
+    A name that only the aliased package has raises MissingAttribute or MissingImport. A name that neither package has
+    raises AttributeError, as in any module.
     """
 
     _sources: Sequence[str]
@@ -74,7 +74,7 @@ class AliasModule(ModuleType):
             except AttributeError:
                 continue
             if isinstance(value, ModuleType) and value.__name__.startswith("mangonel"):
-                # A module of ours that the aliased package lacks: `mangonel.odm` is not `pymongo.odm`.
+                # The aliased package lacks a module of ours: `mangonel.odm` is not `pymongo.odm`.
                 continue
             if not name.startswith("__"):
                 self.__dict__[name] = value
@@ -99,8 +99,8 @@ class AliasFinder(Loader):
         counterparts: module name -> the modules that replace it; empty if none does.
         packages: the module names that have submodules.
         gaps: module name -> names that raise NotImplementedError.
-        companions: module name -> the modules that its import loads as well. Agents wait for these.
-        versions: distribution -> the version that `importlib.metadata` finds of it.
+        companions: module name -> the modules that its import also loads. Agents wait for these.
+        versions: distribution -> the version that `importlib.metadata` reports.
     """
 
     def __init__(
@@ -140,17 +140,17 @@ class AliasFinder(Loader):
         module._missing = self._gaps.get(spec.name, ())
         module._submodules = self._counterparts.keys() | self._gaps.keys()
         if "." not in spec.name:
-            # Profilers leave frames out whose files are beside it.
+            # Profilers leave out frames whose files are in this file's folder.
             module.__file__ = sys.modules["mangonel"].__file__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Load the modules that the aliased one's import loads."""
+        """Load the modules that an import of the aliased one loads."""
         for companion in self._companions.get(module.__name__, ()):
             import_module(companion)
 
     def find_distributions(self, context: DistributionFinder.Context) -> Iterator[Distribution]:
-        """Yield the aliased distribution when it is asked for by name; `importlib.metadata` calls this."""
+        """Yield the aliased distribution if it is searched for by name; `importlib.metadata` calls this."""
         name = context.name or ""
         if name in self._versions:
             from mangonel.compat._distribution import AliasDistribution
@@ -162,7 +162,7 @@ def install(finder: AliasFinder, package: str) -> None:
     """Add `finder` to the import system for its packages.
 
     Raises:
-        RuntimeError: one of them was imported before; its importer already holds its classes.
+        RuntimeError: the real package was imported before, so some module may already hold its classes.
     """
     if any(isinstance(found, AliasFinder) and found.roots == finder.roots for found in sys.meta_path):
         return
@@ -174,6 +174,6 @@ def install(finder: AliasFinder, package: str) -> None:
             f"{package} was imported before the call: {', '.join(loaded)} already loaded; call this first,"
             " before any import that reaches it, or run the program with `python -m mangonel.compat`"
         )
-    # Behind the hooks of agents that wait for an import, which hand it on to this finder.
+    # Placed behind the hooks of agents that wait for an import, which pass it on to this finder.
     own = next((place for place, found in enumerate(sys.meta_path) if found is BuiltinImporter), 0)
     sys.meta_path.insert(own, finder)

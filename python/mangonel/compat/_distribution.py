@@ -1,4 +1,4 @@
-"""The metadata of PyMongo's and Motor's distributions, for `importlib.metadata`, which loads it when it is asked."""
+"""The metadata of PyMongo's and Motor's distributions, for `importlib.metadata`; loaded when it is searched for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class AliasDistribution(Distribution):
-    """A distribution of a name and a version, without files.
+    """A distribution with a name and a version, without files.
 
     Instrumentations look for PyMongo's before they do anything.
     """
@@ -20,7 +20,7 @@ class AliasDistribution(Distribution):
         self._name, self._version = name, version
 
     def read_text(self, filename: str) -> str | None:
-        """Return the metadata; of any other file there is nothing."""
+        """Return the metadata, or None for any other file."""
         if filename != "METADATA":
             return None
         return f"Metadata-Version: 2.1\nName: {self._name}\nVersion: {self._version}\n"

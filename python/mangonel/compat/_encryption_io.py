@@ -17,7 +17,7 @@ _request_flow = Kms._request_flow
 
 
 class _KmsContext:
-    """A request to a key service, with the names that pymongocrypt's has."""
+    """A request to a key service, with the attributes of pymongocrypt's class."""
 
     def __init__(self, request: KmsRequest) -> None:
         self._request = request
@@ -46,7 +46,7 @@ class _KmsContext:
 
 
 class _EncryptionIO:
-    """What answers the requests of encryption; only its `kms_request` is used."""
+    """Stands in for PyMongo's class, of which only `kms_request` is called."""
 
     def __init__(self, kms: Kms) -> None:
         self._kms = kms

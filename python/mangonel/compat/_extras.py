@@ -22,7 +22,7 @@ _UUID_REPRESENTATIONS = {
 
 
 class HelloCompat:
-    """Words of the hello command and of its predecessor. Health checks and test tools use them."""
+    """Names of the hello command and of its predecessor. Health checks and test tools use them."""
 
     CMD = "hello"
     LEGACY_CMD = "ismaster"
@@ -32,7 +32,7 @@ class HelloCompat:
 
 
 def get_version_string() -> str:
-    """Return the version of PyMongo that the names belong to."""
+    """Return the version of PyMongo that these names come from."""
     return version
 
 
@@ -42,7 +42,7 @@ def get_version_tuple(text: str) -> tuple[int | str, ...]:
 
 
 def _check_name(name: str) -> None:
-    """Raise InvalidName unless `name` can be a database's name. MongoEngine checks its arguments with it."""
+    """Raise InvalidName unless `name` is a valid database name. MongoEngine checks its arguments with this."""
     if not name:
         raise InvalidName("expected a name of a database, got an empty one")
     for character in ' .$/\\\x00"':
@@ -51,7 +51,7 @@ def _check_name(name: str) -> None:
 
 
 def validate_read_preference(option: str, value: object) -> _ServerMode:
-    """Return `value` if it is a read preference, else raise TypeError. MongoEngine checks its arguments with it."""
+    """Return `value`; raise TypeError if it is not a read preference. MongoEngine checks its arguments with this."""
     if not isinstance(value, _ServerMode):
         raise TypeError(f"{value!r} is not a read preference")
     return value

@@ -1,7 +1,7 @@
 """GridFS on a database that is not this driver's own, such as mongomock's or Ming's in memory.
 
-This driver's GridFS sends commands, and an in-memory database has no server that takes them. Here the database's own
-methods keep the files. Blocking only, and chunk by chunk: speed matters little where nothing leaves the process.
+This driver's GridFS sends commands, and an in-memory database has no server to receive them. Here the database's own
+methods store the files. Blocking only, and chunk by chunk: speed matters little where nothing leaves the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ForeignCursor:
-    """A cursor of the foreign database, with the methods of a cursor that the flows of GridFS call.
+    """A cursor of the foreign database, with the cursor methods that GridFS's flows call.
 
     Args:
         cursor: the foreign one.
@@ -40,7 +40,7 @@ class ForeignCursor:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             result = found(*args, **kwargs)
-            # The methods that set something return their cursor.
+            # Methods that set an option return their cursor.
             return self if result is self._cursor else result
 
         return call
@@ -59,7 +59,7 @@ class ForeignCursor:
 
 
 class ForeignCollection:
-    """A collection of the foreign database, whose cursors the flows of GridFS can read.
+    """A collection of the foreign database, whose cursors GridFS's flows can read.
 
     Args:
         collection: the foreign one.
@@ -90,7 +90,7 @@ class ForeignFiles(ForeignCursor):
         self, collection: Any, filter: Any = None, *args: Any, session: Any = None, **kwargs: Any
     ) -> None:
         if args:
-            # The positions of `GridOutCursor`, which are not those of `find`.
+            # The order of `GridOutCursor`'s arguments, which differs from that of `find`.
             names = ("skip", "limit", "no_cursor_timeout", "sort", "batch_size")
             kwargs.update(zip(names, args, strict=False))
         super().__init__(collection.files.find(filter, session=session, **kwargs))
@@ -126,7 +126,7 @@ class ForeignFiles(ForeignCursor):
 
 
 class ForeignSender:
-    """Keeps the chunks of one new file.
+    """Stores the chunks of one new file.
 
     Args:
         root: the bucket's root collection.
@@ -146,24 +146,24 @@ class ForeignSender:
 
     @property
     def room(self) -> int:
-        """How many bytes the current chunk still takes."""
+        """How many more bytes fit in the current chunk."""
         return self._chunk_size - len(self._rest)
 
     def write_at_once(self) -> None:
-        """Do nothing: no server is far away."""
+        """Do nothing: there is no server, so writing early would save no time."""
 
     async def finish_check_flow(self) -> None:
-        """Do nothing: no index was asked for."""
+        """Do nothing: no index was checked."""
 
     async def write_flow(self, data: Any) -> None:
-        """Accept all of `data`, and keep each full chunk."""
+        """Accept all of `data`, and store each full chunk."""
         self._rest += data
         self.length += memoryview(data).nbytes
         while len(self._rest) >= self._chunk_size:
             self._keep(self._chunk_size)
 
     async def finish_flow(self) -> None:
-        """Keep the last chunk."""
+        """Store the last chunk."""
         if self._rest:
             self._keep(len(self._rest))
 
@@ -175,7 +175,7 @@ class ForeignSender:
         del self._rest[:size]
 
     async def discard_flow(self, file: Mapping[str, Any] | None = None) -> None:
-        """Remove the chunks kept so far. The file's document is never stored before they are complete."""
+        """Remove the chunks stored so far. The file's document is never stored before they are complete."""
         for kept in self._kept:
             self._chunks.delete_one({"_id": kept}, session=self._session)
 
@@ -255,7 +255,7 @@ class ForeignGridOut(GridOut):
         return self._file
 
     async def _piece_flow(self, most: int) -> bytes:
-        """Return the bytes from the position to the end of their chunk, at most `most`; nothing at the file's end."""
+        """Return the bytes from the position to the end of its chunk, at most `most`; none at the end of the file."""
         file = await self._open_flow()
         length, size = size_in(file, "length"), size_in(file, "chunkSize")
         if self._position >= length or most <= 0:

@@ -1,7 +1,8 @@
-"""GridFS's classes as PyMongo's programs find them: given a foreign database, they make those of `_foreign_files`.
+"""GridFS's classes for PyMongo's programs: with a foreign database, they make objects of `_foreign_files`.
 
-A foreign database is one made of a stand-in for a client, as Ming's, or one of a class that was put in the place of
-`gridfs.synchronous.grid_file.Database`, as mongomock's `enable_gridfs_integration` does. Done to the classes at import.
+A foreign database is made from a stand-in for a client, like Ming's, or its class has replaced
+`gridfs.synchronous.grid_file.Database`, as after mongomock's `enable_gridfs_integration`. Importing this changes the
+classes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _is_foreign(owner: object, kind: type) -> bool:
 
 
 def _made_by(own: Any, argument: str, kind: type, foreign: str) -> None:
-    """Let a class make an instance of another one where its first argument is foreign."""
+    """Make the constructor of a class return a `_foreign_files` object if the first argument is foreign."""
 
     def make(cls: type, *args: Any, **kwargs: Any) -> Any:
         owner = args[0] if args else kwargs.get(argument)
@@ -35,7 +36,7 @@ def _made_by(own: Any, argument: str, kind: type, foreign: str) -> None:
             from mangonel.compat import _foreign_files
 
             made = getattr(_foreign_files, foreign)
-            # Of a subclass, its own `__init__` runs next.
+            # For a subclass of `own`, Python runs its `__init__` next.
             return inherited(made) if issubclass(made, own) else made(*args, **kwargs)
         return inherited(cls)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _OnlyName:
-    """Cannot be made nor inherited from: it is a name for `isinstance` and annotations. Connections are in the core."""
+    """A name for `isinstance` and annotations, without instances or subclasses. Connections are in the core."""
 
     def __init_subclass__(cls) -> None:
         if cls.__module__ != __name__:
@@ -35,7 +35,7 @@ def _refuse(cls: type) -> NoReturn:
 
 
 class Server(_OnlyName):
-    """For `isinstance` only. As in PyMongo 4.20 it has no `run_operation`, which Datadog's integration wraps."""
+    """For `isinstance` only. As in PyMongo 4.20, there is no `run_operation` for Datadog's integration to wrap."""
 
 
 class Pool(_OnlyName):
@@ -55,7 +55,7 @@ def validate(option: str, value: Any) -> tuple[str, Any]:
 
     Raises:
         ConfigurationError: there is no such option.
-        TypeError, ValueError: the value does not fit it.
+        TypeError, ValueError: the value does not fit the option.
     """
     return option, validate_keyword(option, value)
 
@@ -75,7 +75,7 @@ def raise_config_error(key: str, suggestions: list[str] | None = None) -> NoRetu
     raise ConfigurationError(message)
 
 
-# The checks of single values, by PyMongo's names of them.
+# The checks of single values, by PyMongo's names for them.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "validate_appname_or_none": checks.optional(checks.app_name),
     "validate_boolean_or_string": checks.boolean,
@@ -112,9 +112,9 @@ def _check_command_response(
     """Raise the error of a command's reply, unless it has none or an allowed one.
 
     Raises:
-        OperationFailure: or one of its kinds; the server refused.
-        NotPrimaryError: the server takes no writes.
-        WriteConcernError: asked for, and the write concern was not fulfilled.
+        OperationFailure: or a subclass; the server refused the command.
+        NotPrimaryError: the server accepts no writes.
+        WriteConcernError: the write concern was not fulfilled, and the caller has this checked.
     """
     concern = response.get("writeConcernError") if parse_write_concern_error else None
     if concern:
@@ -132,7 +132,7 @@ def _check_command_response(
 
 
 def _json_convert(obj: Any, json_options: Any = DEFAULT_JSON_OPTIONS) -> Any:
-    """Return the extended JSON of a value, for `json.dumps`: documents as dicts, lists, and each value in its place."""
+    """Return a value as extended JSON objects for `json.dumps`; documents become dicts, sequences lists."""
 
     def converted(value: Any) -> Any:
         return _json_convert(value, json_options)
@@ -146,19 +146,19 @@ def _json_convert(obj: Any, json_options: Any = DEFAULT_JSON_OPTIONS) -> Any:
     return obj
 
 
-# RFC 4013: what a password may not contain, as the tables of RFC 3454.
+# RFC 4013: the tables of RFC 3454 with characters that a password must not contain.
 _PROHIBITED = ("c12", "c21_c22", "c3", "c4", "c5", "c6", "c7", "c8", "c9")
 
 
 def saslprep(data: Any, prohibit_unassigned_code_points: bool = True) -> Any:
-    """Return a user name or password as SASL compares it: RFC 4013. Any other value is returned unchanged.
+    """Return a user name or password in the form that SASL compares (RFC 4013). Other types are returned unchanged.
 
     Args:
         data: the text.
-        prohibit_unassigned_code_points: refuse characters that Unicode 3.2 has not got.
+        prohibit_unassigned_code_points: refuse characters that Unicode 3.2 lacks.
 
     Raises:
-        ValueError: it has a character that is not allowed.
+        ValueError: `data` has a character that is not allowed.
     """
     if not isinstance(data, str):
         return data
@@ -178,7 +178,7 @@ def saslprep(data: Any, prohibit_unassigned_code_points: bool = True) -> Any:
     if stringprep.in_table_d1(text[0]):
         if not stringprep.in_table_d1(text[-1]):
             raise ValueError("SASLprep: failed bidirectional check")
-        # Left-to-right letters have no place in a text that begins to the right.
+        # A text that begins with a right-to-left letter must not contain left-to-right letters.
         refused.append(stringprep.in_table_d2)
     else:
         refused.append(stringprep.in_table_d1)

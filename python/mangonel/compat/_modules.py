@@ -9,7 +9,7 @@ from mangonel import _MODULES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The version that the names were compared with; programs and mappers branch on it.
+# The version of PyMongo that the names were compared with; programs and mappers branch on it.
 PYMONGO_VERSION = (4, 20, 0)
 
 ROOTS = frozenset(["bson", "gridfs", "pymongo"])
@@ -29,7 +29,7 @@ _SAME = {
     "typings",
 }
 
-# Classes that PyMongo defines once for each face, and exports without a face from its public module.
+# Classes that PyMongo defines once for each face, and whose blocking form its public module exports.
 _BLOCKING = [
     "change_stream",
     "client_session",
@@ -171,7 +171,7 @@ def companions(gaps: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-# Motor's.
+# The version of Motor.
 MOTOR_VERSION = "3.7.1"
 MOTOR_COUNTERPARTS = {
     "motor": ["compat.motor_tornado"],

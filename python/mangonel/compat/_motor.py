@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AgnosticClientSession(AsyncClientSession):
-    """A session. Motor awaits `start_session`, and not `start_transaction`."""
+    """A session. As in Motor, `start_session` is awaited and `start_transaction` is not."""
 
     def start_transaction(self, *args: Any, **kwargs: Any) -> Any:
         """Start a transaction; return a context manager that commits it at the end of an `async with`."""
@@ -42,7 +42,7 @@ class AgnosticClientSession(AsyncClientSession):
 class AgnosticCollection(AgnosticBaseProperties, AsyncCollection):
     """A collection. Its `aggregate`, listings and `watch` are not awaited."""
 
-    # As in Motor, a subclass makes its like.
+    # As in Motor, a collection of a subclass makes collections of that subclass.
     _plain_class: Any = property(type)
     _cursor_class: type[Any] = AgnosticCursor
     _raw_cursor_class: type[Any] = AgnosticRawBatchCursor
@@ -121,7 +121,7 @@ class AgnosticDatabase(AgnosticBaseProperties, AsyncDatabase):
 
 
 def _of_delegate(name: str) -> Any:
-    """Return a property that asks the blocking client, as Motor's does: it has a value and nothing to await."""
+    """Return a property that reads the blocking client's, as Motor's does, so the value need not be awaited."""
     return property(lambda client: getattr(client.delegate, name), doc=getattr(MongoClient, name).__doc__)
 
 
@@ -147,7 +147,7 @@ class AgnosticClient(AgnosticBaseProperties, AsyncMongoClient):
 
     @property
     def delegate(self) -> Any:
-        """A blocking client of the same arguments, made when it is first asked for. It has connections of its own."""
+        """A blocking client with the same arguments and its own connections, made when first read."""
         if self._delegate is None:
             args, kwargs = self._arguments
             self._delegate = MongoClient(*args, **{**kwargs, "connect": False})
@@ -181,7 +181,7 @@ class AgnosticClient(AgnosticBaseProperties, AsyncMongoClient):
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # Nothing can be sent any more, so the server's own timeout ends the sessions.
+            # Nothing can be sent any more, so the sessions expire on the server.
             this._core.close()
             this._port.close()
             return None
@@ -198,13 +198,13 @@ class AgnosticGridIn(AsyncGridIn):
 
 
 class AgnosticGridOut(AsyncGridOut):
-    """A stored file; its position is set, and it is closed, without being awaited."""
+    """A stored file; `seek` and `close` are not awaited."""
 
     def seek(self, pos: int, whence: int = os.SEEK_SET) -> Any:
         """Move to another position and return it.
 
         Raises:
-            InvalidOperation: the position counts from the end of a file of which nothing was read yet.
+            InvalidOperation: the position counts from the end of the file, and nothing of the file was read yet.
         """
         this: Any = self
         if whence == os.SEEK_END and this._file is None:

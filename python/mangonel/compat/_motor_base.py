@@ -1,4 +1,4 @@
-"""The bases of Motor's classes. Subclasses in libraries call their constructor with a delegate, which is PyMongo's."""
+"""The bases of Motor's classes. Subclasses in libraries call their constructor with a delegate, PyMongo's object."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mangonel.api import Collection, Database
 
 
 class AgnosticBase:
-    """What keeps a delegate in Motor. Here an object made of one has its name and options."""
+    """In Motor, this keeps the delegate. Here, an object made from a delegate takes over its name and options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if args and isinstance(args[0], Collection | Database):
@@ -21,7 +21,7 @@ class AgnosticBaseProperties(AgnosticBase):
 
 
 def _owner(delegate: Collection[Any] | Database[Any]) -> Any:
-    """Return Motor's object to which one made of `delegate` belongs.
+    """Return the parent, a Motor object, of an object made from `delegate`.
 
     Raises:
         TypeError: the delegate does not come from the `delegate` of a client.

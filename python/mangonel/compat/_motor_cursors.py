@@ -77,7 +77,7 @@ class MotorIteration:
 
 
 class LatentOpening(MotorIteration):
-    """A cursor that sends its command at the first wait for a document, so the cursor itself need not be awaited."""
+    """A cursor that sends its command at the first wait for a document, so its creation is not awaited."""
 
     _opening: Callable[[], Awaitable[Any]] | None = None
 
@@ -118,17 +118,17 @@ class LatentOpening(MotorIteration):
 
 
 class Rewinding(MotorIteration):
-    """A cursor that goes back to its query without being awaited, as Motor's does."""
+    """A cursor whose `rewind` is not awaited, as in Motor."""
 
     def rewind(self) -> Any:
-        """Make the cursor as new and return it; the server's cursor is closed in the background."""
+        """Reset the cursor to its start and return it; the server's cursor is closed in the background."""
         this: Any = self
         this._abandon()
         return this._start_over()
 
 
 class PlainOptions(Rewinding):
-    """A cursor whose flags are set without being awaited, as Motor's are."""
+    """A cursor whose flags are set without an await, as in Motor."""
 
     def add_option(self, mask: int) -> Any:
         """Set query flags by their bits; return the cursor."""
@@ -162,7 +162,7 @@ class AgnosticGridOutCursor(Rewinding, AsyncGridOutCursor):
 
 
 class AgnosticChangeStream(AsyncClosing):
-    """A change stream that `async with` opens, or else the first wait for a change."""
+    """A change stream that opens in `async with`, or otherwise at the first wait for a change."""
 
     def __init__(self, opening: Callable[[], Awaitable[Any]], loop: Callable[[], AbstractEventLoop]) -> None:
         self._opening = opening
@@ -190,7 +190,7 @@ class AgnosticChangeStream(AsyncClosing):
         return not self._is_closed and (self._stream is None or bool(self._stream.alive))
 
     async def next(self) -> Any:
-        """Wait for the next change and return it; StopAsyncIteration when the stream is closed."""
+        """Wait for the next change and return it; raise StopAsyncIteration when the stream is closed."""
         if self._is_closed:
             raise StopAsyncIteration
         return await (await self._opened()).next()

@@ -1,6 +1,6 @@
-"""Where the names with an underscore are that libraries and agents take from inside PyMongo; loaded at first use.
+"""Locations of the private names that libraries and agents take from PyMongo; loaded at first use.
 
-Only those that a known program uses: mongomock calls `_add_to_bulk` of write models, Elastic's agent wraps
+Only names that a known program uses: mongomock calls `_add_to_bulk` of write models, Elastic's agent wraps
 `Cursor._refresh`, Flask-PyMongo reads `_Collection__database`, Datadog's agent checks for `_GetMore`,
 mongoengine-plus replaces a method of `_EncryptionIO`, and three programs import `datetime` from `bson`.
 """

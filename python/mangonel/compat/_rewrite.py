@@ -1,4 +1,4 @@
-"""A codemod: imports of PyMongo, bson, gridfs and Motor become imports of this package, and the source stays as it was.
+"""A codemod: changes imports of PyMongo, bson, gridfs and Motor to imports of this package, and nothing else.
 
 Needs LibCST, the extra `mangonel[rewrite]`.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SOURCES = {**COUNTERPARTS, **MOTOR_COUNTERPARTS}
 _ROOTS = frozenset([*ROOTS, "motor"])
-# Modules for programs that run by an alias only: they change the driver's classes, or stand for PyMongo's inside.
+# Modules only for programs that run with the aliases: they change the driver's classes, or replace PyMongo's internals.
 _ALIAS_ONLY = frozenset(
     [
         "compat._extras",
@@ -37,14 +37,14 @@ _INSTALLED = frozenset(["__pycache__", "node_modules", "site-packages"])
 
 
 class Unchanged(Exception):
-    """A statement stays as it is; the message says why."""
+    """A statement stays unchanged; the message gives the reason."""
 
 
 def rewrite(path: Path) -> list[str]:
-    """Rewrite the imports of a file, or of all `*.py` below a folder; return the places left, as `file:line: reason`.
+    """Rewrite the imports of a file, or of all `*.py` below a folder; return unchanged places as `file:line: reason`.
 
-    Installed packages are none of the program: folders that begin with a dot, virtual environments, `site-packages` and
-    `node_modules` below the folder stay as they are.
+    Installed packages are not part of the program: folders that begin with a dot, virtual environments, `site-packages`
+    and `node_modules` below the folder stay unchanged.
 
     Raises:
         OSError: a file cannot be read or written.
@@ -59,7 +59,7 @@ def rewrite(path: Path) -> list[str]:
             left.append(f"{file}:{error.raw_line}: expected Python source, got a syntax error")
             continue
         except (LookupError, SyntaxError, ValueError) as error:
-            # Its encoding is unknown, or it is in another one than it says.
+            # The file's encoding is unknown, or the file declares the wrong one.
             left.append(f"{file}:1: expected Python source, got {error}")
             continue
         if text != source:
@@ -82,10 +82,10 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def rewritten(source: bytes) -> tuple[bytes, list[tuple[int, str]]]:
-    """Return a module's source with its imports changed, and the places that were left: lines and reasons.
+    """Return a module's source with its imports changed, and the places left unchanged: lines and reasons.
 
     Raises:
-        libcst.ParserSyntaxError: it is no Python.
+        libcst.ParserSyntaxError: `source` is not valid Python.
     """
     wrapper = MetadataWrapper(cst.parse_module(source))
     imports = _Imports()
@@ -100,14 +100,14 @@ class _Imports(cst.CSTTransformer):
     def __init__(self) -> None:
         super().__init__()
         self.left: list[tuple[int, str]] = []
-        # The modules by the names that the program gives them, and the attributes that it reads.
+        # The program's names for modules -> the modules; and the attributes that it reads.
         self._bound: dict[str, str] = {}
         self._read: list[tuple[int, list[str]]] = []
 
     def leave_SimpleStatementLine(  # noqa: N802  # LibCST's name
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.BaseStatement | cst.FlattenSentinel[cst.BaseStatement]:
-        """Change an import that stands by itself, and tell of one among other statements."""
+        """Change an import on its own line; report one that shares its line with other statements."""
         found = [each for each in updated_node.body if isinstance(each, cst.Import | cst.ImportFrom)]
         if not any(_is_ours(each) for each in found):
             return updated_node
@@ -126,12 +126,12 @@ class _Imports(cst.CSTTransformer):
         return cst.FlattenSentinel(cast("list[cst.BaseStatement]", lines))
 
     def visit_SimpleStatementSuite(self, node: cst.SimpleStatementSuite) -> None:  # noqa: N802  # LibCST's name
-        """Tell of an import behind a colon, which two statements cannot replace."""
+        """Report an import behind a colon, which two statements cannot replace."""
         if any(_is_ours(each) for each in node.body if isinstance(each, cst.Import | cst.ImportFrom)):
             self._leave(node, "the import shares its line with `if`, `try` or the like")
 
     def visit_Import(self, node: cst.Import) -> None:  # noqa: N802  # LibCST's name
-        """Note the modules' names."""
+        """Record the modules' names."""
         for alias in node.names:
             module = _name(alias.name)
             if module.partition(".")[0] in _ROOTS:
@@ -141,7 +141,7 @@ class _Imports(cst.CSTTransformer):
                 self._bound[bound] = module
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:  # noqa: N802  # LibCST's name
-        """Note the imported names that are modules."""
+        """Record the imported names that are modules."""
         if not isinstance(node.names, cst.ImportStar) and not node.relative:
             for alias in node.names:
                 module = f"{_name(node.module)}.{_name(alias.name)}"
@@ -149,7 +149,7 @@ class _Imports(cst.CSTTransformer):
                     self._bound[alias.evaluated_alias or _name(alias.name)] = module
 
     def visit_Attribute(self, node: cst.Attribute) -> None:  # noqa: N802  # LibCST's name
-        """Record the attributes that are read of a name."""
+        """Record the attributes that the program reads from a name."""
         names: list[str] = []
         inner: cst.BaseExpression = node
         while isinstance(inner, cst.Attribute):
@@ -160,7 +160,7 @@ class _Imports(cst.CSTTransformer):
             self._read.append((line, [inner.value, *names]))
 
     def look_at_attributes(self) -> None:
-        """Tell of names of modules that are read as attributes, and have no counterpart."""
+        """Report attributes of modules that the program reads and that have no counterpart."""
         for line, (bound, *names) in self._read:
             module = self._bound.get(bound)
             while module is not None and names and f"{module}.{names[0]}" in _SOURCES:
@@ -170,13 +170,13 @@ class _Imports(cst.CSTTransformer):
             try:
                 home = import_module(f"mangonel.{_module_of(module)}".removesuffix("."))
             except Unchanged:
-                # The import is told.
+                # The import itself was reported.
                 continue
             if not hasattr(home, names[0]):
                 self.left.append((line, f"{module}.{names[0]} has no counterpart in mangonel"))
 
     def visit_SimpleString(self, node: cst.SimpleString) -> None:  # noqa: N802  # LibCST's name
-        """Tell of names in strings, as `mock.patch` and `import_module` take them."""
+        """Report names in strings, as `mock.patch` and `import_module` take them."""
         value = node.evaluated_value
         if isinstance(value, str) and (value in _SOURCES or value.rpartition(".")[0] in _SOURCES):
             self._leave(node, f"the text {value!r} may name a module")
@@ -198,7 +198,7 @@ def _is_ours(statement: cst.Import | cst.ImportFrom) -> bool:
 
 
 def _texts(statement: cst.Import | cst.ImportFrom) -> list[str]:
-    """Return the lines that take the place of an import."""
+    """Return the lines that replace an import."""
     if isinstance(statement, cst.Import):
         return list(dict.fromkeys(line for alias in statement.names for line in _module_lines(alias)))
     module = _name(statement.module)
@@ -222,7 +222,7 @@ def _module_lines(alias: cst.ImportAlias) -> Iterator[str]:
     if bound is not None:
         yield f"import {home} as {bound}"
         return
-    # The statement binds the root's name, and later code reads the rest as attributes of it.
+    # The statement binds the root's name, and later code reads the other modules as attributes of it.
     yield f"import {f'mangonel.{_module_of(root)}'.removesuffix('.')} as {root}"
     if module != root:
         expected = f"mangonel.{_module_of(root)}".removesuffix(".") + module.removeprefix(root)
@@ -232,7 +232,7 @@ def _module_lines(alias: cst.ImportAlias) -> Iterator[str]:
 
 
 def _module_of(module: str) -> str:
-    """Return the module below `mangonel` that stands for one of PyMongo's or Motor's."""
+    """Return the module below `mangonel` that replaces one of PyMongo's or Motor's."""
     sources = [source for source in _SOURCES.get(module, ()) if source not in _ALIAS_ONLY]
     if not sources:
         raise Unchanged(f"{module} has no counterpart in mangonel")
@@ -240,7 +240,7 @@ def _module_of(module: str) -> str:
 
 
 def _home(module: str, name: str) -> str:
-    """Return the module of this package that has a name which PyMongo or Motor has in `module`."""
+    """Return the module of this package that has the name `name` of PyMongo's or Motor's `module`."""
     if f"{module}.{name}" in _SOURCES:
         inner = _module_of(f"{module}.{name}")
         package, _, last = f"mangonel.{inner}".rpartition(".")

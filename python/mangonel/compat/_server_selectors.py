@@ -1,4 +1,4 @@
-"""PyMongo's `server_selectors`: which servers of a selection fit. Programs call them in a `server_selector=`.
+"""PyMongo's `server_selectors`: each returns the suitable servers of a selection, for use in a `server_selector=`.
 
 The core chooses servers by itself and does not use these.
 """
@@ -25,8 +25,8 @@ class Selection:
 
     Args:
         topology_description: the topology.
-        server_descriptions: the servers that are left.
-        common_wire_version: the greatest wire version that all servers know, or None.
+        server_descriptions: the servers in the selection.
+        common_wire_version: the greatest wire version that all servers support, or None.
         primary: the primary, or None.
     """
 
@@ -50,7 +50,7 @@ class Selection:
         return cls(topology_description, servers, topology_description.common_wire_version, primary)
 
     def with_server_descriptions(self, server_descriptions: list[ServerDescription]) -> Selection:
-        """Return the same of other servers."""
+        """Return a selection of other servers with the same topology."""
         return type(self)(
             self.topology_description, server_descriptions, self.common_wire_version, self.primary
         )
@@ -86,12 +86,12 @@ def any_server_selector(selection: Selection) -> Selection:
 
 
 def readable_server_selector(selection: Selection) -> Selection:
-    """Return the servers that can be read from."""
+    """Return the servers that accept reads."""
     return selection._only(lambda each: each.is_readable)
 
 
 def writable_server_selector(selection: Selection) -> Selection:
-    """Return the servers that take writes."""
+    """Return the servers that accept writes."""
     return selection._only(lambda each: each.is_writable)
 
 
@@ -106,17 +106,17 @@ def arbiter_server_selector(selection: Selection) -> Selection:
 
 
 def writable_preferred_server_selector(selection: Selection) -> Selection:
-    """Return the servers that take writes; if there are none, the secondaries."""
+    """Return the servers that accept writes; if there are none, the secondaries."""
     return writable_server_selector(selection) or secondary_server_selector(selection)
 
 
 def apply_single_tag_set(tag_set: TagSet, selection: Selection) -> Selection:
-    """Return the servers that have all these tags; each has those of an empty set."""
+    """Return the servers that have all these tags; an empty set returns all servers."""
     return selection._only(lambda each: tag_set.items() <= each.tags.items())
 
 
 def apply_tag_sets(tag_sets: TagSets, selection: Selection) -> Selection:
-    """Return the servers that fit the first tag set which any server fits."""
+    """Return the servers that match a tag set: the first one that any server matches."""
     for tag_set in tag_sets:
         if found := apply_single_tag_set(tag_set, selection):
             return found
@@ -124,10 +124,10 @@ def apply_tag_sets(tag_sets: TagSets, selection: Selection) -> Selection:
 
 
 def secondary_with_tags_server_selector(tag_sets: TagSets, selection: Selection) -> Selection:
-    """Return the secondaries that fit these tag sets."""
+    """Return the secondaries that match these tag sets."""
     return apply_tag_sets(tag_sets, secondary_server_selector(selection))
 
 
 def member_with_tags_server_selector(tag_sets: TagSets, selection: Selection) -> Selection:
-    """Return the servers that can be read from and fit these tag sets."""
+    """Return the servers that accept reads and match these tag sets."""
     return apply_tag_sets(tag_sets, readable_server_selector(selection))

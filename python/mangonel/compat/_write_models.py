@@ -1,4 +1,4 @@
-"""The write models with `_add_to_bulk`, by which mongomock hands them to a bulk write of its own."""
+"""Adds `_add_to_bulk` to the write models; mongomock passes them to its own bulk write with it."""
 
 from __future__ import annotations
 
