@@ -13,7 +13,7 @@ __all__ = ["look"]
 
 
 def look(model: Any, command: dict[str, Any]) -> tuple[bytes, list[Pending]]:
-    """Return the bytes of a command without the values to encrypt, and these."""
+    """Return a command's bytes with its secret values emptied, and those values."""
     name, data = model.__collection_name__(), bson.encode(command)
     found = Analysis(model.__name__, name, tree_of_collection(name, model), tree_of_collection).look(data)
     if found is None:

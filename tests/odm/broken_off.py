@@ -1,4 +1,4 @@
-"""A save that is broken off while the server has it, and repeated at once: the server does the repetition first."""
+"""A save that is interrupted while the server has it, and repeated at once: the server runs the repetition first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents that are out of shape in any way that a server stores, and the model that they do not fit."""
+"""Documents that are out of shape in every way that a server can store, and the model that they do not fit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm import Connection, Document, Embedded, Point, Ref, ValidationError, field
 from mangonel.odm.model.codec import codec_options
 
-# In the long part, ten thousand.
+# Ten thousand in the long part.
 IS_LONG = int(os.environ.get("MANGONEL_MODEL_RUNS", "5")) > 5
 
 
@@ -70,7 +70,7 @@ class Thing(Document):
     either: int | str | None = None
 
 
-# Text that is stored as bytes that are no UTF-8.
+# Text that is stored as invalid UTF-8.
 BROKEN = "broken-broken"
 
 
@@ -133,7 +133,7 @@ def made(number: int, chance: random.Random) -> dict[str, Any]:
 
 
 class Stored:
-    """The documents, and which of them fit and can be decoded."""
+    """The documents, and the subset that fits and can be decoded."""
 
     def __init__(self, db: Connection, count: int) -> None:
         chance = random.Random(34)

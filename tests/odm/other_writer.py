@@ -1,6 +1,6 @@
 """The documents of the writers' model, and another process that writes them.
 
-For each line that it reads, the process appends to a list of one document and saves it.
+For each line of its input, the process appends an element to a list of one document and saves it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Counted(Document):
 
 
 class OtherProcess:
-    """The process, and what is asked of it.
+    """The process and its commands.
 
     Args:
         uri: the deployment.
@@ -57,14 +57,14 @@ class OtherProcess:
         )
 
     def ask(self, model: Any, id: ObjectId, kind: str, name: str) -> None:
-        """Let it load a document, append an element of this name to one of its lists, and save it; `answer` waits."""
+        """Let the process load a document, append an element of this name to a list, and save it; `answer` waits."""
         assert self._process.stdin is not None
         asked = {"model": model.__name__, "id": str(id), "kind": kind, "name": name}
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
 
     def answer(self) -> str | None:
-        """Return the name of its error, or None."""
+        """Return the name of the process's error, or None."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, "the other process ended"

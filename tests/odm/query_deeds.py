@@ -1,4 +1,4 @@
-"""The operations on a query, each with its result for, and its effect on, a list of rows: the rows of the matrix."""
+"""The operations on a query, with their results and effects for a list of rows: the rows of the matrix."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Deed:
 def documents(
     run: Callable[[Any, Any], Any], model: Callable[[Rows], Any] = names, change: Any = None
 ) -> Deed:
-    """An operation that returns documents, or one, or None."""
+    """An operation that returns documents, one document, or None."""
 
     def listed(face: Any, query: Any, stage: Stage) -> Any:
         found = run(face, query)
@@ -66,7 +66,7 @@ def plain(run: Callable[[Any, Any], Any], model: Callable[[Rows], Any] = names, 
 
 
 def run_one(face: Any, query: Any) -> Any:
-    """The only document, or how many there were."""
+    """Return the only document, or their number."""
     try:
         return face.call(query, "one")
     except MultipleDocuments:
@@ -88,13 +88,13 @@ def run_pages(face: Any, query: Any) -> list[Any]:
 
 
 def run_paginate(face: Any, query: Any) -> Any:
-    """A page by its number, and the total."""
+    """Return a page by its number, and the total."""
     page = face.call(query, "paginate", 2, 2)
     return [item.name for item in page], page.total
 
 
 def run_arrow(face: Any, query: Any) -> list[str]:
-    """The names in tables of two rows each."""
+    """Return the names in tables of two rows each."""
     parts = (query.aiter_arrow if face.is_async else query.iter_arrow)({"name": str}, rows=2)
     table = pytest.importorskip("pyarrow").table
     return [name for part in face.collect(parts) for name in table(part)["name"].to_pylist()]
@@ -104,7 +104,7 @@ END = "the end"
 
 
 def run_watch(face: Any, query: Any, stage: Stage) -> list[Any]:
-    """Return the documents of the received changes, while documents of two databases change; a last one ends it."""
+    """Return the documents of the received changes, while documents of two databases change; a last change ends it."""
     changes = query.watch(max_await_time_ms=100)
     face.wait(changes.__aenter__() if face.is_async else changes.__enter__())
     collections = [stage.db.client[name]["items"] for name in (stage.db.name, stage.other)]
@@ -117,7 +117,7 @@ def run_watch(face: Any, query: Any, stage: Stage) -> list[Any]:
     while not found or found[-1].name != END:
         event = face.call(changes, "try_next")
         if event is not None and event.operation != "delete":
-            # What is gone again has no document beside its update.
+            # Documents that are gone again are absent from their updates.
             found.append(event.document)
     face.call(changes, "close")
     return found[:-1]
@@ -148,17 +148,17 @@ def mark(rows: Rows) -> None:
 
 
 def total(function: Callable[[list[int]], Any], empty: Any) -> Callable[[Rows], Any]:
-    """A figure of rows."""
+    """Return an aggregate of the rows."""
     return lambda rows: function([row["n"] for row in rows]) if rows else empty
 
 
 def of_first(change: Callable[[Rows], None]) -> Callable[[Rows], None]:
-    """A change of the first row."""
+    """Change the first row."""
     return lambda rows: change(rows[:1])
 
 
 def first(rows: Rows) -> list[str]:
-    """The name of the first."""
+    """Return the name of the first row."""
     return names(rows[:1])
 
 

@@ -1,7 +1,7 @@
 """The options of a query, each with its effect on a list: the columns of the matrix.
 
-A query's meaning is kept as a list would have it: which rows, in what order, from where, how many. An option changes
-that; so several of them mean something together without a row for each pair.
+A query's meaning is a selection from a list: which rows, in what order, from where, how many. An option changes the
+selection, so combinations need no row of their own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Rows = list[Row]
 
 
 class Stage:
-    """What an option may need beside the query.
+    """Things that an option may need besides the query.
 
     Attributes:
         db: the connection.
@@ -54,12 +54,12 @@ class Stage:
         self.other = other
 
     def session(self) -> Any:
-        """A session of the face."""
+        """Return a session of the face."""
         return (self.db.aclient if self.face.is_async else self.db.client).start_session()
 
 
 class Meaning:
-    """Which rows a query means."""
+    """The rows that a query selects."""
 
     def __init__(self) -> None:
         self.is_other = False
@@ -79,7 +79,7 @@ class Meaning:
         return found[self.skip :][: self.limit]
 
     def merge(self, other: Meaning) -> None:
-        """Combine with another query; its order and window win."""
+        """Combine with another query, whose order and window win."""
         self.tests += other.tests
         self.order = other.order or self.order
         self.window(other.skip, other.limit)
@@ -87,7 +87,7 @@ class Meaning:
         self.is_other = self.is_other or other.is_other
 
     def window(self, skip: int | None = None, limit: int | None = None) -> None:
-        """Begin or end elsewhere."""
+        """Start or stop at other rows."""
         self.skip = self.skip if skip is None else skip
         self.limit = self.limit if limit is None else limit
 
@@ -98,11 +98,11 @@ class Meaning:
         self.is_none = self.is_none or self.limit <= 0
 
     def where(self, test: Callable[[Row], Any]) -> None:
-        """Demand one thing more."""
+        """Add a condition."""
         self.tests.append(test)
 
     def sorted(self, key: Callable[[Row], Any]) -> None:
-        """Have another order."""
+        """Change the order."""
         self.order = key
 
     def nothing(self) -> None:
@@ -144,12 +144,12 @@ class Option:
         self.asks = asks
 
     def is_named_by(self, error: Exception, label: str) -> bool:
-        """Whether an error names the option."""
+        """Return whether an error names the option."""
         return any(ASKED_BY.get(name, f"options({name}=…)") in str(error) for name in self.asks or (label,))
 
 
 def is_absent(document: Any, name: str) -> bool:
-    """Whether a field of a document was not loaded."""
+    """Return whether a field of a document was not loaded."""
     try:
         getattr(document, name)
     except NotLoaded:
@@ -158,18 +158,18 @@ def is_absent(document: Any, name: str) -> bool:
 
 
 def leads_on(document: Any) -> bool:
-    """Whether the document of a reference was fetched."""
+    """Return whether the document of a reference was fetched."""
     is_replaced = document.name == "new"
     return is_replaced or bool(document.owner.value.name == document.keeper.name == "Ada")
 
 
 def more_than(least: int) -> Callable[[Row], bool]:
-    """The condition on a row."""
+    """Return the condition on a row."""
     return lambda row: row["n"] > least
 
 
 def downwards(row: Row) -> int:
-    """The order by the number, largest first."""
+    """Return the order by the number, largest first."""
     return -int(row["n"])
 
 
@@ -247,7 +247,7 @@ OPTIONS: dict[str, Option] = {
     "allow_partial_results": Option(lambda q, _: q.options(allow_partial_results=False)),
     "prefetch": Option(lambda q, _: q.options(prefetch=True)),
 }
-# Options of `options()` that are methods too, or that leave documents which no list can model.
+# Options of `options()` that are methods too, or that return documents which no list can model.
 SAME = {
     "sort",
     "limit",
@@ -261,7 +261,7 @@ SAME = {
 }
 NOT_MODELLED = {"text_score", "options", *("cursor_type", "oplog_replay", "min", "max", "return_key"), *SAME}
 
-# Every cell that raises, by operation; all others must agree with the model.
+# Every cell that raises, by operation; all other cells must agree with the model.
 OF_FIND = {"show_record_id", "no_cursor_timeout", "allow_partial_results", "prefetch"}
 WRITES = {"read_preference", "read_concern", *OF_FIND}
 FORMS = {"include", "lookup", "as_", "on_invalid"}
@@ -277,7 +277,7 @@ REFUSED: dict[str, set[str]] = {
     "to_arrow": FORMS,
     "iter_arrow": FORMS,
     "count": OF_FIND,
-    # The server's `distinct` has neither.
+    # The server's `distinct` supports neither.
     "distinct": {"let", *OF_FIND},
     "aggregate": FORMS | OF_FIND,
     "sum": OF_FIND,
@@ -290,14 +290,14 @@ REFUSED: dict[str, set[str]] = {
         name: WRITES | WINDOWS | {"lookup", "on_invalid"}
         for name in ("find_and_update", "find_and_replace", "find_and_delete", "upsert", "get_or_create")
     },
-    # A change that ends a condition could not be told.
+    # The stream could not report a change after which a document no longer matches.
     "watch": {
         *(FORMS | WINDOWS | OF_FIND),
         *("find", "none", "limit", "sort", "hint", "collation", "only", "only another", "exclude", "merge"),
         *("scope", "max_time_ms", "allow_disk_use", "let"),
     },
 }
-# Pairs of which each is honoured alone: the first cannot be beside any of the others.
+# Pairs that work only separately: the first cannot be combined with any of the others.
 BESIDE: dict[str, set[str]] = {
     "lookup": {"as_", *OF_FIND},
     "include": {"as_"},

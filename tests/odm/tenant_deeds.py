@@ -73,7 +73,7 @@ class Paper(Document):
 
 
 MINE, THEIRS = "mine", "theirs"
-# The collections, each with the key that has the tenant.
+# The collections, each with the key that holds the tenant.
 KEYS = (
     ("tenants_clients", "firm"),
     ("tenants_bills", "f"),
@@ -99,18 +99,18 @@ class World:
                 face.save(self.bills[name], self.papers[name])
 
     def rows(self, name: str) -> list[Any]:
-        """Everything that is stored of a tenant."""
+        """Return everything stored for a tenant."""
         database = self.db.client[self.db.name]
         return [database[coll].find({key: name}).sort("_id").to_list() for coll, key in KEYS]
 
     def rest(self) -> list[Any]:
-        """Everything that is stored of no known tenant."""
+        """Return everything stored without a known tenant."""
         database = self.db.client[self.db.name]
         return [database[coll].find({key: {"$nin": [MINE, THEIRS]}}).to_list() for coll, key in KEYS]
 
 
 def query_over_all(world: World) -> Any:
-    """A query that asks for the other tenant's documents by every means it has."""
+    """Return a query that tries in every way to reach the other tenant's documents."""
     return Bill.unscoped({"$or": [{"f": THEIRS}, {"n": {"$gte": 0}}]})
 
 
@@ -126,7 +126,7 @@ def drained(face: Face, found: Any) -> list[Any]:
 
 
 def is_mine(world: World, found: Any) -> None:
-    """Fail unless a result is of my documents only."""
+    """Fail unless a result holds only this tenant's documents."""
     texts = repr(found)
     assert THEIRS not in texts
     assert repr(world.bills[THEIRS].id) not in texts
@@ -137,7 +137,7 @@ def ids(found: Any) -> list[Any]:
     return [document.id for document in found]
 
 
-# By class and terminal: what is done for the tenant MINE. It fails itself unless its result is that of my documents.
+# By class and terminal: the call for the tenant MINE. It fails unless its result holds only that tenant's documents.
 Deed = Callable[[World, Face], None]
 
 
@@ -167,7 +167,7 @@ def refused(error: type[Exception], act: Callable[[World, Face], Any]) -> Deed:
 
 
 def stored_anew(world: World, face: Face, document: Any) -> None:
-    """Fail unless a new document is stored as mine."""
+    """Fail unless a new document is stored for this tenant."""
     with all_tenants():
         assert face.call(type(document), "get", document.id).firm == MINE
 
@@ -208,7 +208,7 @@ def save(world: World, face: Face) -> None:
     world.papers[THEIRS].n = 8
     with pytest.raises(WrongTenant):
         face.save(world.papers[THEIRS])
-    # It claims to be mine, and is stored as theirs.
+    # Its tenant is MINE, but the stored document is the other's.
     world.papers[THEIRS].firm = MINE
     with pytest.raises(DocumentNotFound):
         face.save(world.papers[THEIRS])
@@ -220,7 +220,7 @@ def save(world: World, face: Face) -> None:
 
 
 def of_document(method: str, *args: Any, **kwargs: Any) -> Deed:
-    """An operation of an instance: of mine it succeeds, of theirs it is refused, also if the tenant was not loaded."""
+    """An instance operation: it succeeds on own documents and is refused on others, even with an unloaded tenant."""
 
     def act(world: World, face: Face) -> None:
         with pytest.raises((WrongTenant, DocumentNotFound)):
@@ -264,7 +264,7 @@ def query_delete(world: World, face: Face) -> None:
     assert face.call(Paper.find({"firm": THEIRS}), "delete") == 0
     assert face.call(Paper.find({"$or": [{"firm": THEIRS}, {"n": 1}]}), "delete") == 1
     assert face.call(query_over_all(world), "delete") == 1
-    # The rules stay among my documents.
+    # Delete rules reach only this tenant's documents.
     assert face.call(Client.find(), "delete") == 1
 
 
@@ -467,7 +467,7 @@ def paginate(world: World, face: Face) -> None:
 
 
 DEEDS: dict[str, Deed | str] = {
-    # A model that keeps its history has them, not these: `test_history.py` has a tenant's.
+    # These models keep no history; `test_history.py` tests a tenant's.
     **dict.fromkeys(
         ("Audited.history", "Audited.history_of", "Versioned.at", "Versioned.get_at"), "in test_history.py"
     ),
@@ -526,7 +526,7 @@ DEEDS: dict[str, Deed | str] = {
     "Refs.all": references,
     "Many.all": inverse("all"),
     "Many.count": inverse("count"),
-    # What reaches no documents of a model, or is the driver's own, which knows no tenants.
+    # Terminals that reach no documents of a model, or belong to the driver, which knows no tenants.
     "Connection.client": "the driver's client",
     "Connection.run": "runs a function of the program",
     "Connection.close": "sends no operation",

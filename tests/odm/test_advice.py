@@ -1,4 +1,4 @@
-"""`connect(..., advise=True)`: the mapper tells of references in loops, and the driver of everything else."""
+"""`connect(..., advise=True)`: the mapper reports references in loops, and the driver everything else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Member(Document):
     other: BelongsTo[Guild]
 
 
-# On asyncio the helper awaits what a test's function returned.
+# On asyncio the helper awaits the result of a test's function.
 HERE = {__file__, tools.faces.__file__, __file__.replace("test_advice", "conftest")}
 
 
@@ -38,7 +38,7 @@ def advised(
     server: Server, database_name: str, face: Any, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Connection]:
     """A connection that advises, to a database with a few documents."""
-    # On a busy machine, a pause of 0.1 s between two fetches is no end of a loop.
+    # On a busy machine, a pause of 0.1 s between two fetches does not mean that a loop has ended.
     monkeypatch.setattr(advisor, "_PAUSE_S", tools.faces.TIMEOUT)
     with warnings.catch_warnings():
         warnings.simplefilter("always", AdviceWarning)
@@ -72,7 +72,7 @@ def test_an_inverse_in_a_loop_is_told_with_the_include_that_helps(advised: Conne
     found = [text for kind, text in told(advised, face) if kind == "reference in a loop"]
     assert len(found) == 1
     assert "include(Guild.members)" in found[0]
-    # It says more than the driver's own advice on loops.
+    # The mapper's message says more than the driver's own advice on loops.
     assert "find in a loop" not in dict(told(advised, face))
 
 

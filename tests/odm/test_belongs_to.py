@@ -54,7 +54,7 @@ class Poem(Document):
 
 
 class PoemOfRef(Document):
-    """The same documents, by plain references."""
+    """The same documents, with plain references."""
 
     __collection__ = "poems"
     title: str
@@ -126,7 +126,7 @@ def test_attribute_never_waits_on_a_loop(db: Connection, face: Any, poets: list[
     poems = face.call(Poem.find().sort("title"), "all")
     with pytest.raises(NotFetched, match=r"include\(\), or await ref_of\(…\)\.aget\(\)"):
         on_a_loop(lambda: poems[0].poet)
-    # Fetched for one, known to all.
+    # Fetched for one document, known to all.
     face.call(ref_of(poems[0], "poet"), "get")
     assert on_a_loop(lambda: [poem.poet.name for poem in poems]) == ["Ada", "Bob", "Eve"] * 3
     poems = face.call(Poem.find().sort("title").include(Poem.poet), "all")
@@ -202,7 +202,7 @@ def test_reference_is_had_without_fetching(db: Connection, face: Any, poets: lis
             read()
 
 
-# What a program does with a model, its face and its poets; a plain reference gives the same, by the same commands.
+# Uses of a model, its face and its poets; a plain reference gives the same results by the same commands.
 SAME: dict[str, Callable[[Any, Any, list[Poet]], Any]] = {
     "condition on a document": lambda m, f, p: f.call(m.find(m.poet == p[1]), "count"),
     "condition on an id": lambda m, f, p: f.call(m.find(m.poet == p[1].id), "count"),

@@ -1,4 +1,4 @@
-"""`__cast__`: which stored and assigned values become which, and only where a model asks for it."""
+"""`__cast__`: the conversions of stored and assigned values, only for models that ask for them."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def loaded(model: Any, **values: Any) -> Any:
     return model.from_bson(encode({"_id": ObjectId(), **values}))
 
 
-# Model, field, the value that is stored, what it becomes; an error.
+# Model, field, the stored value, and the converted value or an error.
 TABLE: list[tuple[Any, str, Any, Any]] = [
     (Values, "n", "3", 3),
     (Values, "n", 3.0, 3),
@@ -155,7 +155,7 @@ TABLE: list[tuple[Any, str, Any, Any]] = [
     (Similar, "at", 2**62, ValidationError),
     (Similar, "n", math.inf, ValidationError),
     (Similar, "data", "ab", b"ab"),
-    # To Python these are this many zeros.
+    # Python reads these as this many zeros.
     (Similar, "data", 5, ValidationError),
 ]
 
@@ -244,7 +244,7 @@ def test_unknown_casts_are_refused_at_definition() -> None:
             n: int = 0
 
 
-# Reading another form is no change.
+# Reading a value in another form does not mark it as changed.
 
 
 @pytest.mark.parametrize("way", ["one", "all"])

@@ -1,4 +1,4 @@
-"""What is refused before it is sent: values, names, hooks and rules that cannot be meant."""
+"""Refusals before anything is sent: values, names, hooks and rules that make no sense."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mangonel odm`: exit statuses and what is printed."""
+"""`mangonel odm`: exit statuses and output."""
 
 from __future__ import annotations
 

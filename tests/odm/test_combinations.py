@@ -1,4 +1,4 @@
-"""Features together that have tests of their own apart: tenants, units, histories, references, soft deletion."""
+"""Features together that are tested separately elsewhere: tenants, units, histories, references, soft deletion."""
 
 from __future__ import annotations
 

@@ -257,6 +257,6 @@ def test_the_server_computes_what_python_does(db: Connection, one: Any, other: A
 
 
 def depth_of(value: Any) -> int:
-    """Return a bound of the values inside: 2 ** 20 multiplied eight times is too large to be computed."""
+    """Return a bound of the values inside: 2 ** 20 multiplied eight times is too large to compute."""
     text = repr(value)
     return 2 ** (21 * (text.count("$multiply") + 1) + text.count("$add") + text.count("$subtract"))

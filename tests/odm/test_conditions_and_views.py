@@ -302,7 +302,7 @@ def test_searches_come_first_in_what_is_sent(people: None, face: Any, db: Connec
         {"$set": {"s": {"$meta": "vectorSearchScore"}}},
     ]
     assert list(words) == [{"$search": {"index": "words", "text": {"query": "tea", "path": "street.city"}}}]
-    # The server of these tests has no search: it says so, where any other stage before would be its complaint.
+    # The server of these tests has no search, and says so; any other stage in front would cause another error.
     for pipeline in (near, words):
         with pytest.raises(OperationFailure, match=r"(?i)search"):
             face.call(Person.find(Person.age > 3), "aggregate", pipeline)
@@ -315,7 +315,7 @@ def test_a_tailing_query_waits_for_what_comes(db: Connection, face: Any) -> None
     seen: list[int] = []
 
     def another() -> bool:
-        """Store the next one behind the reader's back; False when there were enough."""
+        """Store the next document without the reader's knowledge; return False when there were enough."""
         if len(seen) < 4:
             db.client[db.name]["lines"].insert_one({"n": len(seen)})
         return len(seen) < 4
@@ -440,7 +440,7 @@ def test_what_the_last_save_stored_is_kept_where_a_model_wants_it(db: Connection
     assert made.previous_changes()["tags"] == ([], ["x"])
     face.call(Tracked, "save_all", [made])
     assert made.previous_changes() == {"tags": (["x"], ["x", "y"])}
-    # Another object of the same document has its own.
+    # Another object of the same document has its own state.
     assert face.call(Tracked, "get", made.id).previous_changes() == {}
     db.client[db.name]["tracked"].delete_many({})
     made.name = "c"
@@ -559,7 +559,7 @@ def test_commands_are_counted_and_repeated_ones_named(people: None, db: Connecti
 
 
 def terminals() -> dict[str, Any]:
-    """Everything that asks or stores, by its name."""
+    """Return every reading or writing operation, by name."""
     known = Person(name="known")
     calls: dict[str, Any] = {
         name: lambda face, name=name: face.call(Person.find(), name)
@@ -593,7 +593,7 @@ def terminals() -> dict[str, Any]:
 
 
 async def closed(db: Connection) -> None:
-    """Close what a connection has on asyncio."""
+    """Close a connection's clients on asyncio."""
     await db.aclose()
 
 
@@ -623,7 +623,7 @@ def test_after_its_end_a_connection_refuses_everything_in_one_way(
         assert message in str(raised.value), name
     with pytest.raises(NotConnected, match=message):
         face.call(db, "run", lambda: None)
-    # The other face goes on, and a new connection serves both.
+    # The other face continues, and a new connection serves both.
     assert db.database(not face.is_async).name == database_name
     db.close()
     if face.is_async:

@@ -1,4 +1,4 @@
-"""A copy of a document, and a pickle of it, are writers of their own that save what the original would save."""
+"""Copies and pickles of a document are independent writers that save what the original would save."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ CHANGES: dict[str, Any] = {
 
 
 def sent(document: Any) -> tuple[Any, Any]:
-    """The update that a document would send, with its conditions; the document is then as before."""
+    """Return the update that a document would send, with its conditions; restore the document afterwards."""
     update = _core.odm_update(document)
     guard = _core.odm_guard(document)
     if update is not None:
@@ -133,7 +133,7 @@ def test_a_copy_sends_what_its_original_would_send(
     assert twin == bill
     assert twin.changes() == bill.changes()
     assert sent(twin) == sent(bill)
-    # A change afterwards concerns one of them only.
+    # A later change affects only one of them.
     before = sent(bill)
     CHANGES["a line"](twin)
     assert sent(bill) == before

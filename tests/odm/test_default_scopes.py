@@ -1,4 +1,4 @@
-"""Default scopes: those of a model and of its bases hold together, for each way to read."""
+"""Default scopes: those of a model and of its bases apply together, for each way to read."""
 
 from __future__ import annotations
 

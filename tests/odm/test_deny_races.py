@@ -1,4 +1,4 @@
-"""The rule "deny" beside other writers: no interleaving of a deletion and a write leaves a reference to nothing."""
+"""The rule "deny" with concurrent writers: no interleaving of a deletion and a write leaves a dangling reference."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from odm.conftest import Face
 pytestmark = pytest.mark.timeout(600)
 
 RUNS = int(os.environ.get("MANGONEL_MODEL_RUNS", "5"))
-# How many races of threads and interleavings of a deletion and a write are played; in a long run, many.
+# How many thread races and interleavings of a deletion and a write are played; a long run plays many.
 RACES = max(12, RUNS)
 ORDERS = max(2, RUNS // 4)
 
@@ -86,7 +86,7 @@ CHILDREN = (Child, Strict, Soft, OfMarked, Several)
 
 
 def orphans(db: Connection) -> list[Any]:
-    """The documents that refer to nothing, as the driver sees them."""
+    """Return the documents with dangling references, as the driver sees them."""
     database = db.client[db.name]
     there = {row["_id"] for row in database["deny_parents"].find()}
     there |= {row["_id"] for row in database["deny_marked"].find({"deleted_at": None})}
@@ -126,7 +126,7 @@ class Actor:
         self._go.acquire()
 
     def step(self) -> None:
-        """Let it send one command, and wait until it wants to send the next or is done."""
+        """Let the thread send one command; return when it wants to send the next one or has ended."""
         if not self.is_done:
             self._go.release()
             self._waits.acquire()
@@ -169,7 +169,7 @@ def play(gate: Gate, acts: dict[str, Callable[[], Any]], schedule: Iterator[str]
     actors: dict[str, Actor] = {}
     gate.actors = actors
     for name, act in acts.items():
-        # Known before it sends its first command.
+        # The actor is known before its first command.
         actor = Actor.__new__(Actor)
         actors[name] = actor
         actor.__init__(name, act)  # type: ignore[misc]
@@ -301,7 +301,7 @@ def test_no_interleaving_of_a_deletion_and_a_write_leaves_an_orphan(
         assert (stored == {"_id": parent.id, "n": 7}) is (errors["delete"] is not None), (order, errors)
         # One of them had to give way.
         assert any(errors.values()), order
-        # Of several documents, those whose target was seen are stored.
+        # Of several documents, those whose target was present are stored.
         if errors["write"] is not None and before is not None and write != "save_all":
             now = raw[child.__collection_name__()].find_one({"_id": child.id})
             keys = ("parent", "parents", "deleted_at")
@@ -309,7 +309,7 @@ def test_no_interleaving_of_a_deletion_and_a_write_leaves_an_orphan(
         outcomes.add((errors["delete"] is None, errors["write"] is None))
         for model in (Parent, *CHILDREN):
             raw[model.__collection_name__()].delete_many({})
-    # The orders are worth something: each side won.
+    # The interleavings differ: each side won at least once.
     assert {(True, False), (False, True)} <= outcomes
 
 
@@ -397,7 +397,7 @@ def test_a_reference_that_is_set_while_a_save_starts_again_is_looked_for(
 
     class Meanwhile(Gate):
         def started(self, event: Any) -> None:
-            # The save looks why it matched nothing.
+            # The save checks why it matched nothing.
             if event.command.get("find") == "deny_lined" and acts:
                 acts.pop()()
 
@@ -468,7 +468,7 @@ def test_a_bulk_write_looks_for_all_targets_of_a_model_at_once(db: Connection, f
     assert stored == {
         documents[0].id: (parents[0].id,) * 2,
         documents[1].id: (parents[2].id,) * 2,
-        # What led to nothing was set back.
+        # The fields that referred to nothing were reset.
         documents[2].id: (parents[0].id, parents[1].id),
     }
     assert new.is_new

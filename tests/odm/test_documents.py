@@ -59,7 +59,7 @@ def customer(**values: Any) -> Customer:
 
 
 def stored(db: Connection, document: Document) -> dict[str, Any]:
-    """The document as the driver finds it."""
+    """Return the document as the driver finds it."""
     found = document.collection().find_one(document.id)
     assert found is not None
     return dict(found)
@@ -94,7 +94,7 @@ def test_second_insert_of_an_id_is_a_duplicate(db: Connection, face: Any) -> Non
 def test_save_sends_only_what_changed(db: Connection, face: Any) -> None:
     ada = customer(tags=["a"], phone="1")
     face.save(ada)
-    # Another writer changes fields that this program does not touch.
+    # Another writer changes fields that this program leaves alone.
     ada.collection().update_one({"_id": ada.id}, {"$set": {"name": "Eve", "address.zip": "0150", "more": 1}})
     ada.address.city = "Bergen"
     ada.phone = None
@@ -121,7 +121,7 @@ def test_loaded_document_without_changes_is_not_sent(db: Connection, face: Any) 
     found = face.call(Customer.find(), "first")
     assert (found.address.city, found.tags, found.past) == ("Oslo", ["a"], [])
     ada.collection().delete_one({"_id": ada.id})
-    # It would raise if it sent anything.
+    # It would raise if it sent a command.
     face.save(found)
 
 

@@ -1,4 +1,4 @@
-"""What the mapper takes from other parts of the driver: change streams, GridFS, transactions, `find(into=)`."""
+"""Driver features that the mapper uses: change streams, GridFS, transactions, `find(into=)`."""
 
 from __future__ import annotations
 

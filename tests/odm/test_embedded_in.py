@@ -1,4 +1,4 @@
-"""Embedded documents that know the document around them: how they learn it, and that it costs others nothing."""
+"""Embedded documents that know their enclosing document: how they learn it, and its absence of cost elsewhere."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Special(Order):
 
 
 class Marked(Embedded):
-    """What an abstract base declares."""
+    """Declared in an abstract base."""
 
     __abstract__ = True
     _seen: int = 0
@@ -101,7 +101,7 @@ def full(**more: Any) -> Order:
 
 
 def check(order: Order) -> None:
-    """Everything in an order leads back to it, at every depth."""
+    """Assert that every part of an order leads back to it, at every depth."""
     assert order.first is not None
     assert order.first.gift is not None
     assert order.pair is not None

@@ -53,7 +53,7 @@ class Gift(Means):
         HEARD.append(self.number)
 
 
-# Where an embedded document may stand: the field's type, and a value that holds the documents 1 and 2.
+# Places for an embedded document: the field's type, and a value that holds the documents 1 and 2.
 PLACES: dict[str, tuple[Any, Any]] = {
     "list": (list[Card], lambda one, two: [one, two]),
     "list of lists": (list[list[Card]], lambda one, two: [[one], [two]]),

@@ -34,7 +34,7 @@ class Code(Embedded):
 
 class Branch(Embedded):
     kind: str
-    # Before what it contains: the model is not known whole here.
+    # Declared before the fields that it contains: the model is not complete here.
     next: Branch | str | None = None
     number: Annotated[str, EQUAL]
 
@@ -82,7 +82,7 @@ class Analysed(Document):
 
 
 def sent(command: dict[str, Any]) -> bytes:
-    """Return the bytes of a command as it would be sent, each encrypted value as an empty one."""
+    """Return the bytes of a command as sent, with each encrypted value emptied."""
     return look(Analysed, command)[0]
 
 
@@ -107,7 +107,7 @@ def match(**condition: Any) -> dict[str, Any]:
 
 
 def after(stage: Any, path: str) -> dict[str, Any]:
-    """Return a pipeline that asks for the secret where a stage has put it."""
+    """Return a pipeline that reads the secret from where a stage has put it."""
     return aggregate(stage, match(**{path: SECRET}))
 
 
@@ -253,7 +253,7 @@ def test_a_value_is_encrypted_however_its_field_is_named(what: str) -> None:
 def test_what_cannot_be_encrypted_is_refused_and_not_quoted(what: str) -> None:
     with pytest.raises(UnsupportedOption) as caught:
         sent(REFUSED[what])
-    # The first word of a case's name; "an array filter" and "a name with dots" stand as they are.
+    # The first word of a case's name, without its article.
     assert what.removeprefix("a ").removeprefix("an ").split(" ")[0] in str(caught.value)
     assert "Analysed" in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -299,7 +299,7 @@ def test_what_is_misplaced_is_not_sent_as_it_is(what: str, how: str) -> None:
     said, made = refused_or_sent(WRITES[how](MISPLACED[what]))
     assert SECRET not in said
     assert SECRET.encode() not in made
-    # What is looked for in a list, or added to it, may be one of its elements.
+    # A value that is searched for in a list, or added to it, may be one of its elements.
     assert said or how in ("$push", "$addToSet", "==", "$in", "$match")
 
 

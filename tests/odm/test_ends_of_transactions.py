@@ -1,4 +1,4 @@
-"""What is in memory after a transaction that was aborted, or of which it is unknown whether it was committed."""
+"""Documents in memory after a transaction that was aborted, or whose commit has an unknown outcome."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Counted(Document):
 
 
 def in_block(face: Face, block: Any, *acts: Callable[[], Any]) -> None:
-    """Run functions inside of a transaction's block."""
+    """Run functions inside a transaction's block."""
 
     async def steps() -> None:
         async with block:
@@ -74,7 +74,7 @@ def in_block(face: Face, block: Any, *acts: Callable[[], Any]) -> None:
 
 
 def saving(face: Face, document: Any, **options: Any) -> Callable[[], Any]:
-    """A function that saves a document, and returns a coroutine on asyncio."""
+    """Return a function that saves a document, and returns a coroutine on asyncio."""
     return lambda: document.asave(**options) if face.is_async else document.save(**options) and None
 
 
@@ -161,7 +161,7 @@ def test_a_save_outside_of_a_transaction_that_has_saved_the_document_is_refused(
     def change() -> None:
         document.n += 1
 
-    # It would wait for the transaction in whose block it stands.
+    # A save outside would wait for the transaction whose block it is in.
     with pytest.raises(ParallelSaveError):
         in_block(
             face,
@@ -186,7 +186,7 @@ def test_an_abort_around_a_committed_transaction_elsewhere_leaves_its_documents(
         other.tags.append("y")
 
     def inner() -> Any:
-        # It also saves a document of the outer one.
+        # It also saves a document of the outer transaction.
         acts = (change, saving(face, far), saving(face, other))
         if not face.is_async:
             in_block(face, elsewhere.transaction(), *acts)
@@ -208,7 +208,7 @@ def test_an_abort_around_a_committed_transaction_elsewhere_leaves_its_documents(
 
 @pytest.fixture
 def unknown(db: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each commit is carried out and then answered by a failure that leaves its outcome unknown."""
+    """The server carries out each commit, then reports a failure that leaves the outcome unknown."""
     monkeypatch.setattr(transactions, "RETRY_S", 0.0)
     failure = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "timed out"}
     data = {"failCommands": ["commitTransaction"], "writeConcernError": failure}
@@ -238,7 +238,7 @@ def test_an_append_of_a_transaction_that_may_be_committed_is_not_stored_twice(
     with pytest.raises(WriteConcernError):
         acts[way]()
     assert (tags(db, document), document.tags, set(document.changes())) == (["a", "b"], ["a", "b"], {"tags"})
-    # The commit cannot be told from another writer's, so the program is asked.
+    # The commit looks like another writer's, so the program must decide.
     with pytest.raises(StaleDocument):
         face.save(document)
     face.call(document, "reload", keep_changes=True)
@@ -281,7 +281,7 @@ def test_a_commit_that_the_server_refuses_is_no_doubt(db: Connection, face: Face
     document = Plain(tags=["a"])
     face.save(document)
     document.tags.append("b")
-    # Another writer appends, which would be a conflict for a save that depends on the stored list.
+    # Another writer appends, which conflicts with a save that depends on the stored list.
     data = {"failCommands": ["commitTransaction"], "errorCode": 20}
     db.client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
     with pytest.raises(OperationFailure):

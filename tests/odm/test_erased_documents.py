@@ -1,4 +1,4 @@
-"""A deletion tells its caller which documents it and its rules have erased, as they were stored."""
+"""A deletion returns the documents that it and its rules have erased, as they were stored."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def db(server: Server, database_name: str) -> Iterator[Connection]:
 
 @pytest.fixture(params=["blocking", "asyncio"])
 def delete(request: pytest.FixtureRequest, db: Connection) -> Callable[..., list[tuple[Any, Any]]]:
-    """Delete a document, or what a query finds; return what was erased as names of models with ids."""
+    """Delete a document, or a query's matches; return the erased documents as names of models with ids."""
 
     def delete(what: Any, **options: Any) -> list[tuple[Any, Any]]:
         with erased_documents() as erased:

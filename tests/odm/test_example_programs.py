@@ -1,4 +1,4 @@
-"""The shop and the blog of `examples/` as they stand, on both faces."""
+"""The shop and the blog of `examples/`, unchanged, on both faces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load(name: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Annotations are looked up there.
+    # Python resolves annotations in this module.
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
@@ -42,7 +42,7 @@ def blog() -> Iterator[Any]:
 
     module = load("odm_blog")
     yield module
-    # Its rules would be asked in the tests of other models.
+    # Otherwise tests of other models would check its rules.
     for model in (module.Author, module.Post):
         models.remove(model)
 
@@ -98,7 +98,7 @@ def test_the_last_piece_is_sold_once_to_many_buyers(shop: Any, db: Connection, f
     ada = shop.Customer(name="Ada", email="ada@example.org")
     tea = shop.Product(name="Tea", price=3, stock=3)
     face.save(ada, tea)
-    # The collections are made before, since a transaction cannot where another one does.
+    # Collections are created first, since a transaction cannot create one that another transaction also creates.
     face.save(shop.Order(customer=ada, lines=[], total=0))
 
     def attempt() -> bool:

@@ -1,4 +1,4 @@
-"""`make` and `from_model`: what they give is valid, is stored, and loads as it was."""
+"""Results of `make` and `from_model` are valid, can be stored, and load unchanged."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_wrong_uses_name_what_is_wrong() -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return values so that NaN, -0.0 and what is compared by identity are equal to themselves."""
+    """Return values in a form in which NaN, -0.0 and objects compared by identity equal themselves."""
     if isinstance(value, dict):
         return {key: sorted(item) if key == "tags" else _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -183,7 +183,7 @@ def test_geometries_vary_and_the_server_indexes_them(db: Connection, sites: list
 @pytest.mark.parametrize("name", ["line", "area", "spots", "lines", "areas"])
 def test_geometries_are_not_one_value_only(name: str) -> None:
     usual = getattr(make(Site), name)
-    # The first that differs is enough: a search for the smallest takes half a minute.
+    # The first difference is enough: shrinking takes half a minute.
     first = settings(phases=[Phase.generate], database=None)
     find(from_model(Site), lambda site: getattr(site, name) != usual, settings=first)
 

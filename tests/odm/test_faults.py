@@ -1,4 +1,4 @@
-"""Making a document names everything that is wrong with it, each fault with the whole path."""
+"""An invalid document's error lists every fault, each with its whole path."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Guest(Document):
 
 
 def faults(make: Callable[[], Any]) -> dict[str, str]:
-    """What is wrong, by path."""
+    """Return the faults, by path."""
     with pytest.raises(ValidationError) as caught:
         make()
     found = {fault["path"]: fault["message"] for fault in caught.value.errors()}

@@ -1,4 +1,4 @@
-"""What an audited model keeps: every write by the mapper is recorded with it, or does not happen."""
+"""Histories of audited models: the mapper records every write together with it, or neither happens."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_at_returns_the_document_as_it_was(db: Connection, face: Face) -> None:
     assert face.call(note, "at", early) is None
     assert face.call(note, "at", early.replace(tzinfo=None)) is None
     assert face.call(Note, "get_at", note.id, dt.datetime.now(dt.UTC)) is None
-    # Entries of one millisecond: the last of them counts.
+    # Entries of the same millisecond: the last one counts.
     last = max(number for number, moment in enumerate(moments) if moment == moments[0])
     found = face.call(note, "at", moments[0])
     assert (found and found.tags) == ([], ["a"], None)[last]
@@ -276,7 +276,7 @@ def test_delete_rules_are_recorded_where_they_change_something(db: Connection, f
         ("update", {"last": (team.id, None)}),
     ]
     assert Coach.find().count() == 0
-    # The model that is deleted need not be audited.
+    # The deleted model need not be audited.
     club = Club(name="c")
     face.save(club)
     guest = Guest(club=club)
@@ -385,7 +385,7 @@ def test_what_cannot_be_recorded_is_refused(db: Connection, face: Face) -> None:
 
 
 def test_writers_beside_each_other_leave_a_history_without_gaps(db: Connection, face: Face) -> None:
-    """Each increment of each writer is one entry, and each entry begins where the one before it ended."""
+    """Each increment of each writer is one entry, and each entry starts where the one before it ended."""
     note = Note(n=0)
     face.save(note)
     writers, times = 4, 6
@@ -458,7 +458,7 @@ class Model:
 
 
 def _play(db: Connection, face: Face, chance: random.Random, steps: int) -> None:
-    """Play random writes by random ways, and compare every history with the model."""
+    """Run random writes in random ways, and compare every history with the model."""
     model = Model()
     held: dict[Any, Note] = {}
     for step in range(steps):

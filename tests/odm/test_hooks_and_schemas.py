@@ -334,7 +334,7 @@ def test_loading_calls_no_python_function() -> None:
 
     for lazy in (False, True):
         calls.clear()
-        # A collection would call finalizers of what other tests left.
+        # A collection would run finalizers of objects that other tests left.
         gc.disable()
         sys.setprofile(profile)
         found = _core.odm_decode_all(Shaped.__model__, data, lazy)
@@ -397,7 +397,7 @@ def test_long_chain_of_embedded_documents_is_released() -> None:
     seen = weakref.ref(document)
     del document
     assert seen() is None
-    # One that refers to itself is for the collector.
+    # A value that refers to itself is freed by the collector.
     cycle = Shaped(name="x", point=Point2(x=1))
     known = weakref.ref(cycle)
     cycle.points = [cycle.point]

@@ -1,4 +1,4 @@
-"""Hooks that are written the wrong way are refused where they are written, or before anything is stored."""
+"""Wrongly written hooks are refused at their definition, or before anything is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents that are not what the model expects: an error with the path, or the fallback; never a crash."""
+"""Documents that do not match the model: an error with the path, or the fallback; never a crash."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_wrong_value_names_its_path(change: dict[str, Any], message: str) -> Non
     data = bson.encode({**GOOD, **change})
     with pytest.raises(ValidationError, match=message):
         Model.from_bson(data)
-    # What is lazy says so when it is read.
+    # Lazy fields raise when they are read.
     with pytest.raises(ValidationError, match=message):
         Model.from_bson(data, lazy=True).to_dict()
-    # The fallback: the value as it is.
+    # The fallback: the value unchanged.
     Lenient.from_bson(data).to_dict()
 
 

@@ -1,4 +1,4 @@
-"""Every kind of reference that `include()` takes, by every operation, with conditions, orders and windows.
+"""Every kind of reference that `include()` accepts, in every operation, with conditions, orders and windows.
 
 The expected results come from a model of plain lists and dicts.
 """
@@ -72,7 +72,7 @@ class Cart(Document):
 
 
 Row = dict[str, Any]
-# The documents by model and id, as the database has them. Town 3 is marked as deleted; 99 does not exist.
+# The documents by model and id, as stored. Town 3 is marked as deleted; 99 does not exist.
 DATA: dict[Any, dict[int, Row]] = {
     Land: {id: {"n": id % 3} for id in range(4)},
     Town: {id: {"n": id % 2, "land": (id % 4, None, GONE)[id % 3]} for id in range(5)},
@@ -132,7 +132,7 @@ WISHES = (
     ),
 )
 
-# The path, whether it leads to several documents of its own, and the models on the way.
+# The path, whether it leads to several documents, and the models on the way.
 PATHS: dict[str, bool] = {
     "town": False,
     "twin": False,
@@ -197,7 +197,7 @@ def shown(model: Any, row: Row, path: list[str], wish: Asked) -> Row:
 
 
 def one(target: Any, id: Any, rest: list[str], wish: Asked) -> Row | None:
-    """What one reference shows: its document, or None."""
+    """Return a reference's included document, or None."""
     for row in rows_of(target, ALL if rest else wish):
         if row["id"] == id:
             return shown(target, row, rest, wish)
@@ -244,7 +244,7 @@ def plain(found: Any) -> Any:
 
 
 def asked(path: str, wish: Asked) -> Any:
-    """The argument of include() for a path of shops, with a wish for its end."""
+    """Return the argument of include() for a path of shops, with options for its last reference."""
     leads: Any = Shop
     for name in path.split("."):
         leads = getattr(leads, name)
@@ -285,7 +285,7 @@ def test_one_command_shows_the_same(path: str, stored: Connection, face: Any) ->
             with count_commands(stored, at_most=1 if path != "twin" else 2):
                 found = face.call(query, "all")
         except UnsupportedOption:
-            # Windows of inner lists, and orders of references, need commands of their own.
+            # Windows of inner lists, and orders of references, need separate commands.
             assert wish.is_window
             assert path.count(".") or path == "lands"
             refused += 1

@@ -1,4 +1,4 @@
-"""pydantic and FastAPI show what was included, and their schemas say so."""
+"""pydantic and FastAPI return included documents, and their schemas describe them."""
 
 from __future__ import annotations
 

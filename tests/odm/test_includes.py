@@ -1,4 +1,4 @@
-"""`include()`: inverses, paths through references, a query for each, and what leads nowhere."""
+"""`include()`: inverses, paths through references, a query for each, and wrong paths."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_paths_through_references_and_inverses(db: Connection, face: Any, shelf:
         assert names(firms[1].writers.values) == ["w1", "w3", "w5", "w7", "w9"]
         assert [essay.editor.name for essay in firms[1].writers.values[0].essays.values] == ["w1", "w2", "w0"]
     with count_commands(db, at_most=3):
-        # A reference that several paths lead through is fetched once.
+        # A reference shared by several paths is fetched once.
         query = Essay.find().sort("title").include(Essay.writer, Essay.writer.firm, "writer.firm")
         essays = face.call(query, "all")
         assert [essay.writer.value.firm.value.name for essay in essays[:3]] == ["f0", "f1", "f0"]
@@ -148,7 +148,7 @@ def test_a_query_for_each(db: Connection, face: Any, shelf: list[Writer]) -> Non
     with count_commands(db, at_most=3):
         found = face.call(query, "all")
     assert names(found[1].essays.values) == ["e11", "e01"]
-    # Not all of them, so a count asks the server.
+    # Not all of them are included, so a count queries the server.
     assert face.call(found[1].essays, "count") == 3
     some = Label.find(Label.name != "l1").sort("-name")
     essays = face.call(Essay.find().sort("title").include(related(Essay.labels, some)), "all")
@@ -263,7 +263,7 @@ def test_responses_show_what_was_included(db: Connection, face: Any, shelf: list
         "essays": [{"title": f"e{n}1"} for n in range(3)],
     }
     assert "essays" not in face.call(Writer.find(), "first").to_dict()
-    # What was fetched otherwise does not change a response.
+    # Documents fetched in another way do not change a response.
     plain = face.call(Essay.find(Essay.title == "e01"), "one")
     face.call(plain.writer, "get")
     assert plain.to_dict()["writer"] == shelf[1].id

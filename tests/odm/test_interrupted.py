@@ -1,6 +1,6 @@
 """Ctrl-C at every step of a save: the document can be saved again, and nothing is lost or stored twice.
 
-Each place of the modules that store where a signal's handler may run is tried once; in a sample, each fourth.
+Each place in the storing modules where a signal handler may run is tried once; a sample tries every fourth.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mangonel.odm.model.convert import SAVING
 from tools.interrupts import interrupt, places
 
 FOLDERS = (str(Path(mangonel.odm.store.__file__).parent),)
-# Where the operation of a plain document's insert waits, too.
+# The operation of a plain document's insert also waits there.
 FACES = (*FOLDERS, str(Path(mangonel._faces.__file__).parent / "blocking.py"))
 
 
@@ -51,7 +51,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 def save_again(document: Any) -> None:
-    """Save what an interrupted save may have stored, as a program does that looks what is left to save."""
+    """Save the documents that an interrupted save may have left unsaved, as a program does."""
     try:
         document.save()
     except StaleDocument:
@@ -63,7 +63,7 @@ def save_again(document: Any) -> None:
 
 @pytest.fixture
 def numbers(pytestconfig: pytest.Config) -> Iterator[int]:
-    """The numbers of the places, as far as they are asked for."""
+    """Return the requested part of the places' numbers."""
     return itertools.count(1, 4 if pytestconfig.getoption("sample") else 1)
 
 
@@ -120,7 +120,7 @@ def test_a_plain_document_whose_insert_was_interrupted_is_inserted_once(
         InterruptedTarget().save()
         document = InterruptedTarget(name="x")
         error = interrupted(document.save, at)
-        # The error is still referred to, as in an `except` clause, and with it every frame.
+        # The error is still referenced, as in an `except` clause, and with it every frame.
         assert not _core.odm_flags(document) & SAVING, at
         with contextlib.suppress(DuplicateKeyError):
             document.save()
@@ -131,7 +131,7 @@ def test_a_plain_document_whose_insert_was_interrupted_is_inserted_once(
 
 
 def interrupted(act: Callable[[], Any], at: int) -> BaseException | None:
-    """Run `act`, interrupted at a place, and return what it raised."""
+    """Run `act`, interrupted at a place, and return the exception that it raised."""
     try:
         places(act, FACES, at)
     except KeyboardInterrupt as error:
@@ -152,6 +152,6 @@ def test_a_failed_look_for_targets_leaves_no_save_under_way(is_many: bool, db: C
 
     one.tags.append("c")
     one.save()
-    with contextlib.suppress(DuplicateKeyError):  # it was inserted before the look
+    with contextlib.suppress(DuplicateKeyError):  # it was inserted before the check
         two.save()
     assert [found.tags for found in InterruptedList.find().sort("tags")] == [["a", "c"], ["b"]]

@@ -1,4 +1,4 @@
-"""`fields()` says what a model is made of."""
+"""`fields()` describes a model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a default scope or a tenant keeps out is as if it were not stored, for every terminal and on both faces.
+"""Documents excluded by a default scope or a tenant seem not to be stored, for every terminal and on both faces.
 
-Each terminal is called twice with the same documents of mine: alone, and beside others that differ from them by their
-mark only, that refer to mine, and to which mine refer. Both calls must end alike and leave the same behind, and leave
-the others as they are. The terminals are found by program; one without arguments here fails the test.
+Each terminal is called twice with the same documents marked MINE: alone, and beside others that differ only in their
+mark, with references in both directions. Both calls must have the same result and effect, and leave the others
+unchanged. The terminals are found by program; one without arguments here fails the test.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class RentedChild(Rented):
 
 
 class World:
-    """Two parents and four children of mine, and perhaps as many of theirs."""
+    """Two parents and four children marked MINE, and perhaps as many of the other mark."""
 
     def __init__(self, db: Connection, face: Face, models: tuple[Any, Any], has_others: bool) -> None:
         self.face, (self.parent, self.child) = face, models
@@ -96,7 +96,7 @@ class World:
         self.others = self.rows(THEIRS)
 
     def store(self, mark: str, parents: list[ObjectId], first: int) -> None:
-        """Store the documents of a mark as another program does; some refer to those of the other mark."""
+        """Store the documents of a mark as another program would; some refer to those of the other mark."""
         every = [*self.parents, *self.their_parents]
         name = self.child.__collection_name__()
         self.database[self.parent.__collection_name__()].insert_many(
@@ -121,7 +121,7 @@ class World:
         )
 
     def rows(self, mark: str) -> list[Any]:
-        """What is stored of a mark."""
+        """Return all stored documents of a mark."""
         names = [model.__collection_name__() for model in (self.parent, self.child)]
         return [self.database[name].find({"mark": mark}).sort("_id").to_list() for name in names]
 
@@ -130,11 +130,11 @@ class World:
             self.database[model.__collection_name__()].delete_many({})
 
     def one(self, n: int = 0) -> Any:
-        """A child of mine."""
+        """Return a child marked MINE."""
         return self.face.call(self.child.find(self.child.n == n), "one")
 
     def owner(self, kind: str) -> Any:
-        """What a terminal of a class is called on."""
+        """Return the object on which a terminal of a class is called."""
         if kind == "Many":
             return self.face.call(self.parent, "get", self.parents[0]).children
         if kind in ("Ref", "AnyRef", "Refs"):
@@ -144,7 +144,7 @@ class World:
 
 
 def arguments(world: World, name: str) -> tuple[Any, ...]:
-    """The arguments of a terminal that has some."""
+    """Return the arguments of a terminal."""
     child, new = world.child, world.child(n=9)
     known: dict[str, Callable[[], tuple[Any, ...]]] = {
         "nth": lambda: (3,),
@@ -162,7 +162,7 @@ def arguments(world: World, name: str) -> tuple[Any, ...]:
 
 
 def of_document(world: World, name: str) -> Any:
-    """Call a terminal of `Document`: of the class, or of an instance of mine."""
+    """Call a terminal of `Document`: on the class, or on an instance marked MINE."""
     face, child, parent = world.face, world.child, world.parent
     every = [*world.parents, *world.their_parents]
     if name in ("get", "get_or_none"):
@@ -176,7 +176,7 @@ def of_document(world: World, name: str) -> Any:
     if name == "insert":
         return face.call(child(n=5), name)
     if name == "delete":
-        # The rules of its references concern children of both.
+        # Its delete rules affect children of both marks.
         return face.call(face.call(parent, "get", world.parents[0]), name)
     one = world.one()
     if name == "update":
@@ -198,7 +198,7 @@ def play(kind: str, name: str, world: World) -> Any:
 
 
 def joined(how: Callable[[Any, Any], Any], method: str = "all") -> Callable[[World], Any]:
-    """A way that joins documents: the children, and the parents with them."""
+    """Read through a join: the children, with their parents."""
 
     def act(world: World) -> Any:
         found = world.face.call(how(world.child.find().sort("n"), world.child), method)
@@ -211,7 +211,7 @@ def joined(how: Callable[[Any, Any], Any], method: str = "all") -> Callable[[Wor
 
 
 def of_parents(how: Callable[[Any, Any], Any]) -> Callable[[World], Any]:
-    """A way that reads parents with their children."""
+    """Read parents with their children."""
 
     def act(world: World) -> Any:
         found = world.face.call(how(world.parent.find().sort("n"), world.parent), "all")
@@ -220,7 +220,7 @@ def of_parents(how: Callable[[Any, Any], Any]) -> Callable[[World], Any]:
     return act
 
 
-# Ways to read beside the terminals.
+# Ways to read besides the terminals.
 WAYS: dict[str, Callable[[World], Any]] = {
     "iterate": lambda world: drained(world.face, world.child.find().sort("n")),
     "include": joined(lambda query, child: query.include(child.parent, child.wished, child.others)),
@@ -239,7 +239,7 @@ WAYS: dict[str, Callable[[World], Any]] = {
     "none": joined(lambda query, child: query.none()),
 }
 
-# Not comparable: they tell of the server's work, of metadata, or of a stream; `tenant_deeds` has them.
+# Not comparable: they report the server's work, metadata, or a stream; `tenant_deeds` covers them.
 ELSEWHERE = {"QueryReads.explain", "Document.estimated_count", "Changes.try_next", "Changes.close"}
 FOUND = {f"{cls.__name__}.{name}" for cls, name in terminals()}
 PLAYED = sorted(name for name in FOUND - ELSEWHERE if callable(DEEDS.get(name)))
@@ -248,13 +248,13 @@ PAIRS = {"scope": (ScopedParent, ScopedChild), "tenant": (RentedParent, RentedCh
 
 
 def told(result: Any) -> str:
-    """A result as text, with new ids alike."""
+    """Return a result as text, in which all new ids look the same."""
     known = r"(?!0{21}[ab0-9f]{3})[0-9a-f]{24}"
     return re.sub(known, "NEW", repr(result))
 
 
 def ended(act: Callable[[World], Any], world: World) -> str:
-    """How it ended: its result, or its error."""
+    """Return a call's result, or its error."""
     try:
         return told(act(world))
     except Exception as error:

@@ -1,6 +1,6 @@
-"""A collection or client that one thread makes while another one discards or closes it is not kept.
+"""A collection or client is not kept if one thread makes it while another discards or closes it.
 
-The interleaving is made by events: the one thread waits within what it makes until the other has done its part.
+Events fix the interleaving: the first thread waits while making the object until the other has finished.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_S = 60
 
 
 class Gate:
-    """Where one thread waits until the other lets it go on."""
+    """A place where one thread waits until the other opens it."""
 
     def __init__(self) -> None:
         self.is_shut = False
@@ -61,7 +61,7 @@ def model() -> Any:
 
 @pytest.fixture
 def slow_database(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate stands where a collection's client is known, and the collection is not."""
+    """Place the gate where a collection's client is known and the collection is not."""
 
     def slowly(self: Connection, is_async: bool = False) -> Any:
         made = real(self, is_async)

@@ -74,7 +74,7 @@ class Plain(Document):
 
 class Novel(Book):
     first: str = ""
-    # Its place in the plan is another one than in the base.
+    # Its position in the plan differs from the base's.
     hero: Ref[Author] | None = None
 
 
@@ -122,7 +122,7 @@ def test_all_kinds_of_references_come_with_their_documents(
                 assert (book.author.value.name, book.editor.name) == (name, name)
                 assert [reader.name for reader in book.readers.values] == ["a", "b", "c"]
                 assert book.shelf.value.label == "top"
-        # What stands in a list, or deeper, goes another way.
+        # References in a list, or deeper, are resolved in another way.
         books = face.call(query.lookup(kind.author, kind.others, kind.notes.by), "all")
         with count_commands(db, at_most=0):
             for book in books:
@@ -228,7 +228,7 @@ def test_the_short_way_with_another_document_follows_what_changes(db: Connection
     assert face.call(query, "first").other.value.name == "a"
     with identity_map():
         assert face.call(query, "first") is face.call(query, "one")
-    # A member of the family makes references of its own.
+    # A member of the family declares references of its own.
     kind = type("Later", (Short,), {"__module__": __name__, "__tag_value__": "later", "__annotations__": {}})
     assert kind.__tagged__() == [kind]
     Author.__default_scope__ = staticmethod(lambda query: query.find({"name": "b"}))

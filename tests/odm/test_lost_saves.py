@@ -1,4 +1,4 @@
-"""A save that was broken off reaches the server after the one that repeats it, and is refused."""
+"""A late save, which reaches the server after its repetition, is refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Note(Document):
 
 
 class Sharded(Document):
-    """Saved by the driver's `update_one`, as each model whose query has more than the id."""
+    """Saved by the driver's `update_one`, like every model whose query has more than the id."""
 
     __collection__ = "lost"
     __shard_key__: ClassVar[dict[str, int | str]] = {"town": 1}
@@ -81,7 +81,7 @@ def time_out(face: Any, line: MessageProxy, work: Callable[[], Any]) -> None:
         with timeout(0.2):
             work()
 
-    # On a busy machine the time may pass before anything is sent.
+    # On a busy machine the time may pass before a command is sent.
     while not line.held:
         with pytest.raises(PyMongoError):
             face.run(on_loop if face.is_async else block)
@@ -95,9 +95,9 @@ def lose(
     way: str = "save",
     name: str = "update",
 ) -> list[bytes]:
-    """Save documents, and lose the save before the server has it; return what is still on its way there."""
+    """Save documents, and lose the save before it reaches the server; return the messages still on their way."""
     kind = type(documents[0])
-    # Cut twice, since the driver repeats the write itself; that has the same number.
+    # Cut twice, since the driver retries the write itself with the same number.
     line.hold(name, 2)
 
     def work() -> Any:
@@ -135,7 +135,7 @@ def lose(
 
 @pytest.fixture(params=["cancel", "cut", "timeout", "ctrl-c"])
 def how(request: pytest.FixtureRequest, face: Any) -> str:
-    """How a save is broken off."""
+    """How to interrupt a save."""
     chosen: str = request.param
     if chosen == "cancel" and not face.is_async:
         pytest.skip("nothing cancels a blocking call")
@@ -145,7 +145,7 @@ def how(request: pytest.FixtureRequest, face: Any) -> str:
 
 
 def refused(line: MessageProxy, message: bytes) -> None:
-    """Deliver what was late, and be told that it comes too late."""
+    """Deliver the late save, and check that the server refuses it."""
     answer = line.deliver(message)
     assert answer.get("code") == TOO_OLD, answer
 
@@ -255,7 +255,7 @@ def test_the_documents_of_a_bulk_write_overtake_it_once(line: MessageProxy, raw:
     late = lose(face, line, documents)
     line.break_at("", 0)
     face.call(Note, "save_all", documents)
-    # The second one is the bulk write.
+    # The second command is the bulk write.
     assert line.commands == ["update", "update"]
     refused(line, late[0])
     assert [row["tags"] for row in raw.find().sort("_id")] == [[str(at), "b"] for at in range(5)]
@@ -272,7 +272,7 @@ def test_a_save_that_cannot_overtake_the_lost_one_fails_and_stays_pending(
     assert document.changes() == {"tags": (["a"], ["a", "b"])}
     face.save(document)
     refused(line, first[0])
-    # What was to overtake it changes nothing, however late it comes.
+    # The second save changes nothing, however late it arrives.
     assert line.deliver(second[0]).get("n", 0) == 0
     assert raw.find_one()["tags"] == ["a", "b"]
 

@@ -1,4 +1,4 @@
-"""Every option of a query, and every two of them, times every operation on it, compared with a model of plain lists.
+"""Every option of a query, and every pair of options, with every operation, compared with a model of plain lists.
 
 The cells are made from the mapper's own tables: a new option or operation that this file does not know fails the
 first tests, and one that it knows is played against all others.
@@ -33,7 +33,7 @@ def rows_of(prefix: str, count: int) -> Rows:
 
 
 class Board:
-    """Two databases of the same collections, and what they hold, as rows."""
+    """Two databases of the same collections, and their rows."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -54,18 +54,18 @@ class Board:
         self._start = {name: self.items(name).find().to_list() for name in self.rows}
 
     def items(self, name: str) -> Any:
-        """The collection in a database."""
+        """Return the collection in a database."""
         return self.stage.db.client[name]["items"]
 
     def stored(self, name: str) -> Rows:
-        """What a database holds, as rows."""
+        """Return the rows of a database."""
         return [
             {key: row[key] for key in ("name", "group", "n")} | {"deleted": row.get("deleted_at") is not None}
             for row in self.items(name).find().sort("_id")
         ]
 
     def put_back(self) -> None:
-        """Restore the documents of the beginning."""
+        """Restore the initial documents."""
         for name, documents in self._start.items():
             self.items(name).delete_many({})
             self.items(name).insert_many(documents)
@@ -138,7 +138,7 @@ def test_every_operation_of_a_query_has_its_row() -> None:
         for name in dir(Query)
         if not name.startswith("_") and hasattr(Query, "a" + name) and name not in dir(object)
     }
-    # What other libraries make of one table.
+    # Other libraries make these from one table.
     waits -= {"to_polars", "to_pandas", "to_numpy"}
     assert waits | {"iterate", "watch"} == set(DEEDS) == set(TERMINALS)
 
@@ -153,7 +153,7 @@ def test_every_option_of_a_query_has_its_column() -> None:
     assert FindOptions.__annotations__.keys() - NOT_MODELLED <= set(OPTIONS)
 
 
-# The server takes no `$expr` there.
+# The server does not accept `$expr` there.
 IMPOSSIBLE = {("upsert", "let"), ("get_or_create", "let")}
 
 
@@ -165,13 +165,13 @@ def test_each_option_means_to_an_operation_what_it_means_to_a_list(terminal: str
 
 
 def pairs(terminal: str, is_merged: bool, order: random.Random) -> list[tuple[str, str]]:
-    """Every two options of an operation, each with itself too, in either order."""
+    """Return every pair of options of an operation, each with itself too, in either order."""
     labels = [label for label in OPTIONS if (terminal, label) not in IMPOSSIBLE]
     found: list[tuple[str, str]] = []
     for pair in combinations_with_replacement(labels, 2):
         first, second = pair if order.random() < 0.5 else pair[::-1]
         if is_merged and second in BEGINNINGS:
-            # What a query begins with and the context that it is asked in are no part of another.
+            # A query's starting point and its context cannot be merged in from another query.
             first, second = second, first
         beginnings = {OPTIONS[label].begin for label in pair} - {None}
         if len(beginnings) < 2 and not (is_merged and second in BEGINNINGS):
@@ -180,7 +180,7 @@ def pairs(terminal: str, is_merged: bool, order: random.Random) -> list[tuple[st
 
 
 def is_refused(terminal: str, pair: tuple[str, str]) -> bool:
-    """Whether an operation cannot honour one of two options, or both together."""
+    """Return whether an operation cannot honour one of two options, or both together."""
     first, second = pair
     return (
         not REFUSED.get(terminal, set()).isdisjoint(pair)
@@ -189,9 +189,9 @@ def is_refused(terminal: str, pair: tuple[str, str]) -> bool:
     )
 
 
-# So many of a terminal's pairs in a sample.
+# The number of a terminal's pairs in a sample.
 SAMPLE = 20
-# Options that stand at a query's beginning or around it.
+# Options that are a query's starting point or its context.
 BEGINNINGS = ("scope", "unscoped", "tenant")
 
 

@@ -34,7 +34,7 @@ class Card(Embedded):
 
 
 def loaded(face: Any, query: Any) -> set[str]:
-    """The fields of the first document that were loaded, with the values that were stored."""
+    """Return the loaded fields of the first document, with their stored values."""
     found = face.call(query, "first")
     names = set()
     for name, value in (("a", 10), ("b", 20), ("c", 30)):
@@ -48,7 +48,7 @@ def loaded(face: Any, query: Any) -> set[str]:
 
 @pytest.fixture
 def house(db: Connection, face: Any) -> House:
-    """A house whose values are none of the defaults."""
+    """A house that has no default values."""
     owner = Owner(name="Ada")
     face.save(owner)
     made = House(a=10, b=20, c=30, street=Street(name="x", number=7), owner=owner)

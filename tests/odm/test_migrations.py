@@ -69,7 +69,7 @@ def rows(database: Any) -> list[dict[str, Any]]:
 
 
 def test_migrations_run_once_in_order_and_back(database: Any, folder: Path) -> None:
-    # Ids of several types stand in one collection.
+    # One collection holds ids of several types.
     database.things.insert_many([{"_id": id, "n": 1, "old": "x"} for id in (1, 2, "a", "b", b"c")])
     before = rows(database)
     runner = Runner(database, load(folder), batch=2)
@@ -117,7 +117,7 @@ def test_a_writer_that_comes_between_is_not_overwritten(database: Any, folder: P
     plain: Any = migration.forward
 
     def forward(document: dict[str, Any]) -> Any:
-        # Each document changes once behind the migration's back.
+        # Each document changes once without the migration's knowledge.
         database.things.update_one({"_id": document["_id"], "w": 0}, {"$set": {"w": 1}, "$inc": {"n": 10}})
         return plain(document)
 
@@ -261,7 +261,7 @@ def test_each_document_is_looked_at_a_few_times_however_often_it_is_ended_and_be
 
     def save(name: str, **values: Any) -> None:
         plain(name, **values)
-        # Also where marks are taken away, which reports nothing.
+        # Also when marks are removed, which reports nothing.
         if "changed" not in values and values.get("position") is not None:
             report(None)
 
@@ -281,7 +281,7 @@ def test_each_document_is_looked_at_a_few_times_however_often_it_is_ended_and_be
     # Two migrations of 200 batches each, and as many again for the marks.
     assert ends >= 10
     assert [row["new"] for row in rows(database)] == list(range(count))
-    # Scanning from the beginning for each batch would be 200 times half of them.
+    # Scanning from the start for each batch would examine 200 times half of them.
     assert seen_by_the_server(database) - before < 60 * count
 
 
@@ -311,7 +311,7 @@ def test_two_migrations_of_one_number_are_refused(folder: Path) -> None:
 
 
 def kill_points() -> list[int]:
-    """The numbers of changed documents at which the process is killed."""
+    """Return the numbers of changed documents at which the process is killed."""
     chance = random.Random(COUNT)
     return [COUNT * n // (KILLS + 2) + chance.randrange(COUNT // 20) for n in range(1, KILLS + 1)]
 
@@ -323,7 +323,7 @@ def test_a_migration_that_is_killed_beside_writers_ends_as_one_run_does(
         several = range(start, min(start + 10_000, COUNT))
         database.things.insert_many([{"_id": n, "n": n, "w": 0} for n in several])
     (folder / "0002_rename.py").unlink()
-    # Beside busy writers this process may hear late that it is time: the last document waits for the end of the input.
+    # Beside busy writers this process may hear late of its turn: the last document waits for the end of the input.
     waits = f"forward(document):\n    document['_id'] == {COUNT - 1} and sys.stdin.read()"
     (folder / "0001_add.py").write_text("import sys\n" + ADD.replace("forward(document):", waits))
     url = f"{server.uri.split('/?')[0]}/{database.name}"

@@ -1,4 +1,4 @@
-"""A misspelt option of a class or an index is refused where it is defined, with the name that was meant."""
+"""A misspelt option of a class or an index is refused at its definition, and the error suggests the right name."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_options_of_the_server_are_passed_on() -> None:
 
 
 def test_an_overridden_find_is_refused() -> None:
-    # get() would not ask it: a tenant would see what is not its own.
+    # get() would bypass it, so a tenant would see other tenants' documents.
     with pytest.raises(TypeError, match=r"cannot override find\(\) in Person.*__default_scope__"):
 
         class Person(Document):
@@ -141,7 +141,7 @@ def test_an_overridden_find_is_refused() -> None:
 )
 def test_a_mark_in_place_of_a_type_is_refused_with_how_it_is_written(mark: Any, right: str) -> None:
     for annotation, where in ((mark, "Person.n"), (list[mark], "a part of Person")):  # type: ignore[valid-type]
-        # Other models of its collection would tell this error too.
+        # Otherwise other models of its collection would report this error too.
         body = {
             "__annotations__": {"n": annotation},
             "__module__": __name__,

@@ -1,4 +1,4 @@
-"""Documents out of shape: each way to read them ends in an error that names one, or in what its option says."""
+"""Documents out of shape: each way to read them raises an error that names one, or follows its option."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odm.conftest import Face
 from odm.misshapen import IS_LONG, Stored, Thing, is_located
 
 COUNT = 10_000 if IS_LONG else 300
-# How many documents are asked for alone.
+# How many documents are read one by one.
 ALONE = 300 if IS_LONG else 20
 
 pytestmark = pytest.mark.timeout(600)

@@ -1,4 +1,4 @@
-"""Embedded documents that `from_dict` keeps as BSON until they are read cannot be told from those made at once.
+"""Embedded documents that `from_dict` keeps as BSON until they are read equal those made at once.
 
 `from_dict` of a mapping that is no dict makes every embedded document at once, so it shows what is right.
 """
@@ -44,7 +44,7 @@ class Color(enum.Enum):
 MOMENT = dt.datetime(2024, 3, 1, 12, 30, 1, 123_000)
 TEXT = st.text("aé\0", max_size=3) | st.just("\udc80")
 INT = st.sampled_from([0, 7, -1, 2**31, -(2**63), 2**63 - 1])
-# Types, values that fit them, and whether a value may stand behind `= value` in a class.
+# Types, values that fit them, and whether a class may have such a value as a default.
 KINDS: dict[str, tuple[Any, st.SearchStrategy[Any], list[Any]]] = {
     "str": (str, TEXT, ["", "x"]),
     "int": (int, INT, [0, 5]),
@@ -170,7 +170,7 @@ class Shape:
             found["unknown"] = draw(WRONG)
         if draw(st.integers(0, 3)) == 0:
             found = dict(draw(st.permutations(list(found.items()))))
-        # Names that a program's own code does not have, as those of JSON.
+        # Names that are not interned, like those of parsed JSON.
         return {"".join([key[:1], key[1:]]): item for key, item in found.items()}
 
     def _nested(self, draw: Any, kind: str, is_faulty: bool) -> Any:
@@ -195,7 +195,7 @@ def cases(draw: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def seen(value: Any) -> Any:
-    """All that a program sees of a value: types, and what `==` does not tell."""
+    """Return everything that a program sees of a value: also types, and differences that `==` ignores."""
     if isinstance(value, (Document, Embedded)):
         parts = [(name, seen(getattr(value, name))) for name in type(value).__fields__]
         return type(value), parts, seen(value.extra), _core.odm_flags(value)
@@ -216,7 +216,7 @@ def outcome(act: Callable[[], Any]) -> Any:
 
 
 def both(model: Any, values: dict[str, Any]) -> Any:
-    """The document made of a dict, and of another mapping; None where making them fails alike."""
+    """Return the document made of a dict, and of another mapping; None where both fail alike."""
     found = outcome(lambda: model.from_dict(values))
     wanted = outcome(lambda: model.from_dict(MappingProxyType(values)))
     if isinstance(wanted, tuple) or isinstance(found, tuple):
@@ -231,7 +231,7 @@ def same(act: Callable[[Any], Any], pair: Any) -> None:
 
 
 def store(document: Any) -> Any:
-    """Store a document, but for the server."""
+    """Prepare a document for storing, without a server."""
     data = _core.odm_encode(document)
     _core.odm_begin(document)
     _core.odm_stored(document, data, object())
@@ -239,7 +239,7 @@ def store(document: Any) -> Any:
 
 
 def change(document: Any, edits: list[tuple[int, int]]) -> Any:
-    """Change what is inside of a document; return the update that stores it."""
+    """Change the inside of a document; return the update that stores it."""
     done: list[Any] = []
     for place, value in edits:
         names = list(type(document).__fields__)[1:]
@@ -315,7 +315,7 @@ def bill(**values: Any) -> Bill:
 
 
 def is_packed(document: Any, name: str) -> bool:
-    """Whether a field was not read yet: its slot is empty."""
+    """Return whether a field was not read yet: its slot is empty."""
     try:
         type(document).__members__[name].__get__(document)
     except AttributeError:
@@ -462,7 +462,7 @@ class Sheet(Document):
 
 
 def _parsed(*names: str) -> dict[str, Any]:
-    """Return a dict of a parse of its own: its keys are shared in it, and not interned."""
+    """Return a dict from a separate parse: its keys are shared within it, and not interned."""
     titles = "".join(f', "{name}": "t"' for name in names)
     return json.loads(f'{{"line_of_one": {{"first_name": "a", "second_name": "b"}}{titles}}}')
 
@@ -475,7 +475,7 @@ def test_keys_of_each_parse_are_found_and_those_of_another_text_are_not() -> Non
             "title_of_it": "t",
             "other_title": "t",
         }
-        # As long as a field's name, so that one could get the memory of a key that was freed.
+        # Names of a field's length, which could get the memory of a freed key.
         wrong = [_parsed("title_of_ix"), _parsed("titleXof_it"), _parsed("other_titlX")]
         for values in wrong:
             (name,) = values.keys() - {"line_of_one"}

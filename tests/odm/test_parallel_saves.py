@@ -1,4 +1,4 @@
-"""One instance saved by several tasks or threads at once: one save is under way at a time, and no change is lost."""
+"""Several tasks or threads save one instance at once: one save runs at a time, and no change is lost."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ MODELS = pytest.mark.parametrize("model", [Plain, Counted])
 
 
 def stored(db: Connection, document: Any) -> dict[str, Any]:
-    """The document as the driver has it."""
+    """Return the document as the driver has it."""
     found: dict[str, Any] = db.client[db.name]["parallel"].find_one({"_id": document.id})
     return found
 
 
 def in_turn(face: Any, document: Any, change: Any, way: str) -> Counter[str]:
-    """Change and save one instance by many writers at once; return how their saves ended."""
+    """Change and save one instance with many concurrent writers; return how their saves ended."""
     ended: Counter[str] = Counter()
 
     def begin(writer: int, turn: int) -> None:
@@ -117,7 +117,7 @@ def test_elements_appended_by_parallel_writers_are_stored_once_each(
     face.save(document)
     ended = in_turn(face, document, append, way)
     assert sum(ended.values()) == WRITERS * ROUNDS
-    # What a refused save did not send is pending.
+    # Changes that a refused save did not send are pending.
     face.save(document)
     names = sorted(f"{writer}-{turn}" for writer in range(WRITERS) for turn in range(ROUNDS))
     assert stored(db, document)["tags"] == document.tags
@@ -163,7 +163,7 @@ def test_a_second_operation_is_refused_while_a_save_is_under_way(
     slow.pause()
     first = face.start(lambda: face_call(face, document, "save"))
     eventually(lambda: _core.odm_flags(document) & SAVING, "a save under way")
-    # Made meanwhile, so the save under way does not send it.
+    # Changed meanwhile, so the running save does not send it.
     document.tags.append("b")
     arguments: dict[str, Any] = {"save_all": ([document],), "update": (inc(model.n),)}
     owner = model if second == "save_all" else document
@@ -180,7 +180,7 @@ def test_a_second_operation_is_refused_while_a_save_is_under_way(
 
 
 def face_call(face: Any, owner: Any, method: str) -> Any:
-    """What the method returns: on asyncio a coroutine."""
+    """Call the method; on asyncio return its coroutine."""
     return getattr(owner, "a" + method if face.is_async else method)()
 
 
@@ -194,7 +194,7 @@ def test_a_save_without_changes_is_refused_while_another_is_under_way(
     slow.pause()
     first = face.start(lambda: face_call(face, document, "save"))
     eventually(lambda: _core.odm_flags(document) & SAVING, "a save under way")
-    # Nothing else is to be sent, but whether the first save succeeds is not known.
+    # Nothing else is left to send, but the first save's outcome is unknown.
     with pytest.raises(ParallelSaveError):
         face.save(document)
     slow.resume()
@@ -358,7 +358,7 @@ def test_what_a_transaction_has_saved_is_not_saved_beside_it_before_it_ends(
     face.wait(tasks(False))
     assert (document.tags, document.n) == (["b"], 1)
     face.wait(tasks(True))
-    # The rollback takes back what came after the transaction's beginning.
+    # The rollback undoes changes made after the transaction began.
     assert (document.tags, document.n) == (["b"], 1)
     found = stored(db, document)
     assert (found["tags"], found["n"]) == (["b"], 1)

@@ -1,4 +1,4 @@
-"""A bulk write of several commands, one of which fails: those before it count as stored, those behind it do not."""
+"""One of a bulk write's commands fails: earlier ones count as stored, later ones do not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mangonel.odm import Audited, Connection, Document, after, connect, field
 from mangonel.odm.connections.connection import connection
 from mangonel.server import Server
 
-# Of which a message holds three.
+# A message holds three of them.
 LARGE = Binary(bytes(15_000_000))
 
 
@@ -32,7 +32,7 @@ SAVED: list[Part] = []
 
 @pytest.fixture(autouse=True)
 def line(server: Server, database_name: str, face: Any, db: Connection) -> Iterator[None]:
-    """A connection that repeats no write."""
+    """A connection without retries of writes."""
     SAVED.clear()
     uri = f"mongodb://127.0.0.1:{server.members[0].port}/?directConnection=true&retryWrites=false"
     made = connect(uri, database=database_name)
@@ -49,7 +49,7 @@ def raw(server: Server, database_name: str, db: Connection) -> Any:
 
 @pytest.fixture
 def fail(server: Server, db: Connection) -> Iterator[Callable[..., None]]:
-    """Let the server fail a command of a name, behind as many that it answers."""
+    """Make the server fail a command of this name after a number of successful ones."""
     admin = db.client.admin
 
     def switch(name: str, behind: int = 0, **how: Any) -> None:
@@ -87,7 +87,7 @@ def test_documents_before_and_behind_the_command_that_failed(
     assert [bool(one.is_new or one.changes()) for one in done] == [False]
     assert caught.value.not_stored == rest
     if ordered:
-        # Nothing of it was sent, so it is no matter that others append.
+        # Nothing of it was sent, so appends of others do not matter.
         raw.update_one({"_id": last.id}, {"$push": {"tags": "theirs"}})
     face.call(Part, "save_all", rest)
     assert raw.find_one(first.id)["tags"] == ["a", "b"]

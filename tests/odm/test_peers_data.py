@@ -1,4 +1,4 @@
-"""What MongoEngine and Beanie wrote opens and saves without loss."""
+"""Data of MongoEngine and Beanie opens and saves without loss."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_documents_of_mongoengine_open_and_save(db: Connection, face: Any, serve
     before[1]["places"][0]["zip"] = "2"
     before[1]["n"] = "C"
     assert raw(db, "shape") == before
-    # And the peer reads it back.
+    # And the peer can read it again.
     assert MECircle.objects.get(id=str(found[1].id)).places[0].zip == "2"
     me.disconnect("peer")
 

@@ -1,4 +1,4 @@
-"""Random models and documents: what is stored comes back, and a save stores what a replace would."""
+"""Random models and documents: stored values come back, and a save stores what a replace would."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_save_stores_what_a_replace_would(
     present = {key: value for key, value in expected.items() if value is not None or key in stored}
 
     def plain(value: Any) -> Any:
-        """Sets have no order; what is None may be absent."""
+        """Return a comparable form: sets have no order, and None may be absent."""
         if isinstance(value, dict):
             return {key: plain(item) for key, item in value.items() if item is not None}
         return [plain(item) for item in value] if isinstance(value, list) else value
@@ -172,7 +172,7 @@ def test_save_stores_what_a_replace_would(
     assert plain(stored) == plain(present)
     assert {key: stored[key] for key in unknown} == unknown
     assert found.changes() == {}
-    # A second look finds the same document.
+    # Another query finds the same document.
     again = Outer.get(made.id)
     assert again.to_dict() == found.to_dict()
 

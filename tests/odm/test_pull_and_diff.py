@@ -1,4 +1,4 @@
-"""`mangonel odm pull` writes models that type checkers accept and that read what is stored; `diff` compares them."""
+"""`mangonel odm pull` writes models that type checkers accept and that read the stored data; `diff` compares them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_models_are_written_that_checkers_accept_and_that_read_every_document(
     database["odd-name"].insert_many([{"_id": "text", "a": 1}, {"_id": "other"}])
     path = tmp_path / "pulled_models.py"
     assert main(["odm", "pull", url(server, database), "--output", str(path)]) == 0
-    # The command's own module takes no name of the mapper's away.
+    # The command's own module hides no name of the mapper.
     from mangonel.odm import pull
 
     assert callable(pull)
@@ -92,7 +92,7 @@ def test_documents_that_the_written_models_cannot_read_are_named(
     database.things.insert_many([{"_id": n, "n": n} for n in range(50)])
     database.things.insert_one({"_id": 50, "n": "odd"})
     shown = 0
-    # By chance the sample has the odd one; then the model fits it.
+    # The sample may happen to contain the exception; then the model fits it.
     for _ in range(20):
         if main(["odm", "pull", url(server, database), "--sample", "5"]) == 1:
             shown += 1

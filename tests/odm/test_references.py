@@ -77,7 +77,7 @@ class Debt(Document):
 
 @contextmanager
 def counted(db: Connection, face: Any) -> Iterator[list[str]]:
-    """The commands that are sent meanwhile, as the server's profiler saw them."""
+    """Return the commands sent meanwhile, as the server's profiler recorded them."""
     database = db.database()
     database.command("profile", 2)
     seen: list[str] = []

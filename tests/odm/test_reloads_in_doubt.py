@@ -49,7 +49,7 @@ def raw(db: Connection) -> Any:
 
 @pytest.fixture
 def doubt(db: Connection, face: Face) -> Iterator[Callable[..., None]]:
-    """A function that saves a document, and leaves unknown whether it was stored; `is_stored`: it is."""
+    """Return a function that saves a document with an unknown outcome; `is_stored` is the actual one."""
     point = {"configureFailPoint": "failCommand"}
 
     def lose(document: Any, is_stored: bool = True) -> None:
@@ -59,7 +59,7 @@ def doubt(db: Connection, face: Face) -> Iterator[Callable[..., None]]:
             }
         else:
             data = {"errorCode": 262, "errorLabels": ["RetryableWriteError"]}
-        # Twice, since the driver repeats a write that is not stored.
+        # Twice, since the driver retries a write that was not stored.
         mode = {"times": 1 if is_stored else 2}
         db.client.admin.command({**point, "mode": mode, "data": {"failCommands": ["update"], **data}})
         with pytest.raises((WriteConcernError, OperationFailure, AutoReconnect)):
@@ -72,7 +72,7 @@ def doubt(db: Connection, face: Face) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture(params=["transaction", "snapshot"])
 def older(request: pytest.FixtureRequest, db: Connection, face: Face) -> Iterator[Callable[[], Any]]:
-    """A function that returns a session whose reads see the data of the present moment from now on."""
+    """Return a function that returns a session whose reads see the data of the present moment from now on."""
     client = db.aclient if face.is_async else db.client
     made: list[Any] = []
 
@@ -91,7 +91,7 @@ def older(request: pytest.FixtureRequest, db: Connection, face: Face) -> Iterato
 
 
 def save_by(face: Face, db: Connection, document: Any, way: str) -> None:
-    """Save by one of the ways."""
+    """Save in one of the ways."""
     if way == "save":
         face.save(document)
     elif way == "save_all":
@@ -165,7 +165,7 @@ def test_an_append_in_doubt_is_stored_once_beside_what_others_stored(
     raw.update_one({}, {**before, "$inc": {"rev": 1}} if model is Counted else before)
     after: dict[str, Any] = {"$push": {"spare": "last"}}
     raw.update_one({}, {**after, "$inc": {"rev": 1}} if model is Counted else after)
-    # Appended since then.
+    # The program appends after the save in doubt.
     document.spare.append("d")
     with pytest.raises(StaleDocument):
         face.save(document)
@@ -186,7 +186,7 @@ def test_a_pending_append_after_a_reload_in_doubt_is_refused_if_another_writer_w
     document.tags.append("b")
     doubt(document, False)
     reload(face, document)
-    # It may be the commit that the doubt is about.
+    # The element may come from the uncertain commit.
     raw.update_one({}, {"$push": {"tags": "b"}})
     with pytest.raises(StaleDocument):
         face.save(document)
@@ -246,7 +246,7 @@ def test_an_appended_document_in_doubt_that_another_element_may_be_is_not_merged
     face.save(document)
     document.parts.append(Part(name="b"))
     doubt(document)
-    # The stored one is now another, or another writer's.
+    # The stored element has changed, or it is another writer's.
     document.parts[1].n = 1
     for act in (lambda: reload(face, document), lambda: face.save(document)):
         with pytest.raises(StaleDocument):

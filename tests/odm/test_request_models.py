@@ -1,4 +1,4 @@
-"""`Input` and `Patch`: what a request may send is made of the model, and nothing else is taken."""
+"""`Input` and `Patch`: the model determines what a request may send, and nothing else is accepted."""
 
 from __future__ import annotations
 

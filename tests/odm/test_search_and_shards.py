@@ -1,4 +1,4 @@
-"""Search and vector indexes, against a server that follows a script, and shard keys in what is sent."""
+"""Search and vector indexes, against a scripted server, and shard keys in commands."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ DECLARED = {
 
 
 def listed(*rows: dict[str, Any]) -> dict[str, Any]:
-    """What the service answers when it is asked for its indexes."""
+    """Return the service's reply to a request for its indexes."""
     return {"ok": 1.0, "cursor": {"id": 0, "ns": "shop.article", "firstBatch": list(rows)}}
 
 
 @pytest.fixture
 def scripted(scripted_server: ScriptedServer, face: Any) -> Iterator[ScriptedServer]:
-    """A script that takes orders for search indexes."""
+    """A script that accepts requests for search indexes."""
     for name in ("dropSearchIndex", "updateSearchIndex"):
         scripted_server.on(name, {"ok": 1.0})
     created = [{"id": name, "name": name} for name in DECLARED]
@@ -100,7 +100,7 @@ def test_search_indexes_are_declared_by_fields() -> None:
 
 
 def test_search_indexes_that_are_missing_or_differ_are_asked_for(scripted: ScriptedServer, face: Any) -> None:
-    # The service adds what it takes for granted.
+    # The service adds its defaults.
     kept = {"mappings": {**DECLARED["all"]["definition"]["mappings"], "analyzer": "standard"}}
     scripted.on(
         "aggregate",
@@ -189,7 +189,7 @@ def test_the_shard_key_of_a_stored_document_does_not_change(db: Connection, face
     face.save(entry)
     with pytest.raises((AttributeError, ValidationError)):
         entry.tenant = "c"
-    # Read in part, it names what it has.
+    # A partly loaded document lists its fields.
     part = face.call(Entry.find().only(Entry.n), "one")
     part.n = 7
     face.save(part)
@@ -213,7 +213,7 @@ def test_a_collection_is_sharded_where_the_deployment_can(db: Connection, face: 
         face.call(Article, "shard_collection")
 
 
-# What is declared or asked for the wrong way.
+# Wrong declarations and requests.
 
 
 class Inner(Embedded):

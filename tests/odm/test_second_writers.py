@@ -1,4 +1,4 @@
-"""What one task or program does with a document or an index while another one is at work with it."""
+"""One task or program uses a document or an index while another one works with it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Listed(Document):
 
 
 class Before(CommandListener):
-    """Acts once before a command of a name is sent."""
+    """Acts once before a command of this name is sent."""
 
     def __init__(self) -> None:
         self.plan: dict[str, Callable[[], Any]] = {}
@@ -87,7 +87,7 @@ def before(server: Server, db: Connection, face: Any) -> Iterator[Before]:
 
 
 def begun(db: Connection, face: Any, document: Any, command: str) -> Any:
-    """Begin to save a document by a command that the server holds back for a while; return the running save."""
+    """Start to save a document with a command that the server holds back for a while; return the running save."""
     data = {"failCommands": [command], "blockConnection": True, "blockTimeMS": BLOCK_MS}
     db.client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
     running = face.start(document.asave if face.is_async else document.save)
@@ -101,13 +101,13 @@ def test_a_find_in_an_identity_map_leaves_what_is_being_saved(model: Any, db: Co
     query = model.find()
     seen: list[Any] = []
 
-    # On either face all reads are in one context, of which the map is a part.
+    # On either face all reads run in one context, which contains the map.
     with identity_map() as known:
         document = face.call(query, "one")
         document = known.take(document)
         document.n = 2
         running = begun(db, face, document, "update")
-        # The server still has the former value.
+        # The server still has the old value.
         seen.append(known.take(face.call(query, "one")))
         assert document.n == 2
         running.result(60)
@@ -253,7 +253,7 @@ def test_what_cannot_be_stored_again_is_told(before: Before, db: Connection, fac
         rows["second_boss"].insert_one({"mail": "a"})
         rows["second_of"].insert_one({"boss": boss.id})
 
-    # The deletion asks for locks of references after it, and then looks for them.
+    # The deletion locks references before it looks for them.
     before.plan["update"] = come_between
     with pytest.raises(DeleteDenied, match="were undone, but for 1 documents that collide") as raised:
         face.call(boss, "delete")

@@ -1,4 +1,4 @@
-"""Results as dataclasses, structs, typed dicts and pydantic models: what each takes from a document."""
+"""Results as dataclasses, structs, typed dicts and pydantic models: the parts of a document that each takes."""
 
 from __future__ import annotations
 

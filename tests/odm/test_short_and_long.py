@@ -1,4 +1,4 @@
-"""Random programs store and read documents the same by the core's own commands and by the driver's methods.
+"""Random programs get the same results from the core's own commands and from the driver's methods.
 
 Compared are outcomes, hooks, commands, the state of each document and what is stored. On one connection the core makes
 the commands of plain documents, on the other one `insert_one`, `update_one` and `find` do. By hand:
@@ -223,7 +223,7 @@ PAIR = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), GOOD
 )
 VALUES = st.fixed_dictionaries({}, optional=GOOD)
 SLOT = st.sampled_from([0, 0, 0, 1])
-# What another writer does to the document of a slot.
+# Changes by another writer to the document of a slot.
 WRITES = [
     {"$set": {"n": 7}}, {"$inc": {"rev": 1}}, {"$push": {"tags": "z"}}, {"$unset": {"n": 1}}, {"$set": {"tags": None}},
     {"$set": {"n": "text"}}, {"$set": {"unknown": [1]}}, {"$pop": {"parts": -1}}, {"$unset": {"parts": 1}},
@@ -275,7 +275,7 @@ PROGRAM = st.tuples(
 
 
 class Commands(CommandListener):
-    """What was sent, as far as both ways send it."""
+    """Return the commands, as far as both ways send them."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
@@ -289,7 +289,7 @@ class Commands(CommandListener):
         if event.command_name == "update":
             for statement in command["updates"]:
                 query = statement["q"]
-                # Both conditions in one.
+                # One form of both conditions.
                 parts = query.pop("$and") if len(query) == 1 and "$and" in query else [query]
                 statement["q"] = [pair for part in parts for pair in part.items()]
                 statement.pop("multi", None)
@@ -304,7 +304,7 @@ class Commands(CommandListener):
 
 
 class World:
-    """One connection and what a program made on it."""
+    """One connection, and the objects that a program made on it."""
 
     def __init__(self, face: Any, usual: Connection, uri: str, name: str, is_long: bool) -> None:
         self.face = face
@@ -339,14 +339,14 @@ class World:
         ran.clear()
         self.commands.sent.clear()
         try:
-            # Each world has values of its own.
+            # Each world gets its own values.
             result = await getattr(self, f"do_{step[0]}")(*copy.deepcopy(step))
             said: Any = self.state(result) if isinstance(result, Base) else result
         except Exception as error:
             said = type(error).__name__, self.masked(str(error))
         sent = [*self.commands.sent]
         if self.model is ShortWeak or "WriteConcern(w=0)" in str(step):
-            # Unacknowledged writes are applied then: it has the same connection.
+            # By then unacknowledged writes are applied: the ping uses the same connection.
             await self.wait(self.db.clients.get(self.face.is_async).admin.command("ping"))
         states = [self.state(each) for each in self.slots]
         self.records.append((step, said, self.masked(str(sent)), [*ran], states))
@@ -534,7 +534,7 @@ class Abort(Exception):
 
 
 def made(name: str, value: Any) -> Any:
-    """The value of a field of this name: parts are instances."""
+    """Return the value of a field; parts are instances."""
     if name == "inner" and isinstance(value, dict) and "name" in value:
         return Part(**value)
     if name == "parts" and isinstance(value, list):

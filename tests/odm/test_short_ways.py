@@ -1,4 +1,4 @@
-"""The short ways of plain operations have the same results as the full ones."""
+"""The fast paths of plain operations have the same results as the full ones."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Numbered(Whole):
 
 
 def without_dicts(value: Any) -> Any:
-    """The same mappings in a class that the core does not know."""
+    """Return the same mappings in a class that the core does not know."""
     if isinstance(value, dict):
         return MappingProxyType({key: without_dicts(item) for key, item in value.items()})
     if isinstance(value, (list, tuple)):
@@ -134,12 +134,12 @@ def outcome(make: Callable[[], Any]) -> Any:
 def test_a_dict_makes_what_any_other_mapping_makes(values: dict[str, Any], order: Random) -> None:
     items = list(values.items())
     order.shuffle(items)
-    # Names that a program's own code does not have, as those of JSON.
+    # Names that are not interned, like those of parsed JSON.
     values = {"".join([key[:2], key[2:]]): item for key, item in items}
     found = outcome(lambda: Numbered.from_dict(values))
     expected = outcome(lambda: Numbered.from_dict(without_dicts(values)))
     if isinstance(expected[0], type) and isinstance(found[0], type):
-        # Where a value stands is told by its type, and a proxy's is not a dict's.
+        # Error paths name the type, and a proxy's type is not dict.
         expected = (expected[0], expected[1].replace("mappingproxy", "dict"))
     assert found == expected
 
@@ -213,7 +213,7 @@ def test_one_finds_more_than_one_where_a_reply_has_no_room_for_both(db: Connecti
         with pytest.raises(MultipleDocuments):
             face.call(query, "one")
         assert len(face.call(query, "first").data) == 9_000_000
-    # What was left open there is closed behind the caller's back, with the next operation.
+    # The next operation closes in the background what was left open there.
     eventually(lambda: face.call(Heavy.find({"n": 2}), "count") == 0 and not open_cursors(db, "heavy"))
 
 
@@ -249,7 +249,7 @@ def test_saves_are_in_the_session_that_is_bound_around_them(server: Server, data
 def test_a_document_is_found_and_stored_in_few_calls(
     server: Server, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Other tests' models have encrypted fields, for which saves look about.
+    # Other tests' models have encrypted fields, for which saves make extra checks.
     monkeypatch.setattr("mangonel.odm.store.writes.declared", [])
     db = connect(server.uri, database=database_name)
     light = Light().save()
@@ -298,7 +298,7 @@ def test_a_class_attribute_that_is_set_later_holds_for_the_short_ways(
         "get": lambda: face.call(Later, "get_or_none", later.id),
     }
     assert {name: read() for name, read in reads.items()} == {"one": later, "get": later}
-    # For the subclass, which knows of none of its own.
+    # The base's scope applies to the subclass, which has none of its own.
     monkeypatch.setattr(Base, "__default_scope__", staticmethod(lambda query: query.find({"n": 2})))
     assert {name: read() for name, read in reads.items()} == {"one": None, "get": None}
     monkeypatch.undo()
@@ -416,7 +416,7 @@ def test_saves_made_before_either_is_awaited_insert_once(server: Server, databas
         light.n = 1
         await second
         assert (await Light.aget(light.id)).n == 1
-        # The other way round: it is a new document again when its save begins.
+        # The other way round: the document is new again when its save begins.
         third = light.asave()
         await light.adelete()
         await third

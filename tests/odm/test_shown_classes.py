@@ -1,4 +1,4 @@
-"""What a document shows of itself, as a dict, as JSON or as a response, makes it again, its classes included."""
+"""A document's dict, JSON or response recreates it, including its classes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_tag_that_names_no_class_is_refused_and_no_other_class_is_made() -> No
     for adapter, values in ((Pet, {"_cls": "Cow"}), (Owner, {"id": 1, "pet": {"_cls": "Cow"}})):
         with pytest.raises(pydantic.ValidationError, match="expected 'Dog' or 'Cat' for the tag, got 'Cow'"):
             pydantic.TypeAdapter(adapter).validate_python(values)
-    # Where there is no family the key is one like others.
+    # Without a family the key is an ordinary one.
     assert Loose.from_dict({"n": 1, "_cls": "Cow"}).extra == {"_cls": "Cow"}
 
 

@@ -1,4 +1,4 @@
-"""Single features of the mapper that have no file of their own."""
+"""Small features of the mapper that have no file of their own."""
 
 from __future__ import annotations
 

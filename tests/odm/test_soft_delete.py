@@ -1,4 +1,4 @@
-"""Soft deletion stores the mark and nothing else, by every way to delete."""
+"""Soft deletion stores only the mark, with every way to delete."""
 
 from __future__ import annotations
 

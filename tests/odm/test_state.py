@@ -116,7 +116,7 @@ def fail() -> None:
     raise RuntimeError("on purpose")
 
 
-# Where a document is from.
+# Origin of a document.
 
 
 def test_a_document_is_saved_where_it_was_loaded(db: Connection, other: Connection, face: Any) -> None:
@@ -513,7 +513,7 @@ def test_the_way_back_leads_through_the_same_pages(db: Connection, face: Any, or
     back = [forth[-1]]
     while back[-1].previous is not None:
         back.append(face.call(query, "page", size, before=back[-1].previous))
-        # And forth again from there.
+        # And forward again from there.
         again = face.call(query, "page", size, back[-1].next)
         assert [item.name for item in again] == [item.name for item in back[-2]]
     assert [[item.name for item in page] for page in back[::-1]] == [
@@ -621,7 +621,7 @@ def test_concurrent_tasks_have_transactions_of_their_own(db: Connection) -> None
             await asyncio.sleep(0.02)
 
     async def both() -> None:
-        # The first command makes the collection, which two transactions cannot do at once.
+        # The first command creates the collection, which two concurrent transactions cannot do.
         await Account(name="first").asave()
         await asyncio.gather(failing(), working(), return_exceptions=True)
         assert one.is_new

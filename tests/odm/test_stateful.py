@@ -24,7 +24,7 @@ from mangonel.errors import DuplicateKeyError
 from mangonel.odm import Connection, Document, Indexed, StaleDocument, Version, field, inc, push
 from mangonel.odm.errors import DocumentNotFound
 
-# Hundreds of steps on a machine that does other things too.
+# Hundreds of steps on a busy machine.
 pytestmark = pytest.mark.timeout(1200)
 
 USUAL = 600
@@ -47,11 +47,11 @@ class Held:
         self.document = document
         self.is_new = True
         self.values: dict[str, Any] = {"name": None, "cents": 0, "tags": []}
-        # As it was when it was loaded or saved last.
+        # As it was at the last load or save.
         self.loaded: dict[str, Any] = {}
-        # Set to None, which removes the key, even where None was read: another program may have stored a null.
+        # Set to None, which removes the key, even if None was read: another program may have stored a null.
         self.emptied: set[str] = set()
-        # Fields with no value when they were loaded, changed when an abort put them back: they stay changed.
+        # Fields without a value at loading, changed, then restored by an abort: they stay marked as changed.
         self.forced: set[str] = set()
         self.rev = 0
 
@@ -64,7 +64,7 @@ class Held:
         return differ | self.forced | self.emptied
 
     def took(self, row: dict[str, Any]) -> None:
-        """Make `row`, as it is stored, the state of this document."""
+        """Take the stored `row` as the state of this document."""
         self.is_new = False
         self.values = {name: copied(row[name]) for name in ("name", "cents", "tags")}
         self.loaded = {name: copied(row[name]) for name in ("name", "cents", "tags")}
@@ -72,7 +72,7 @@ class Held:
         self.rev = row["rev"]
 
     def state(self) -> tuple[Any, ...]:
-        """Return a copy of everything, to restore later."""
+        """Return a copy of the whole state, to restore later."""
         return (
             self.is_new,
             {name: copied(value) for name, value in self.values.items()},
@@ -102,12 +102,12 @@ class Machine(RuleBasedStateMachine):
 
     face: Any
     db: Connection
-    # Of all runs together.
+    # Over all runs.
     taken = 0
 
     def __init__(self) -> None:
         super().__init__()
-        # What must hold is asked once before the first step.
+        # Invariants are checked once before the first step.
         type(self).taken -= 1
         self.raw = self.db.client[self.db.name]["entries"]
         self.raw.delete_many({})
@@ -124,7 +124,7 @@ class Machine(RuleBasedStateMachine):
         """Call a method of the face."""
         return self.face.call(owner, method, *args, **kwargs)
 
-    # What the program does.
+    # Actions of the program.
 
     @rule()
     def make(self) -> None:
@@ -184,7 +184,7 @@ class Machine(RuleBasedStateMachine):
         self.expect(self.store(held), lambda: self.run(held.document, "save"))
 
     def expect(self, error: type[Exception] | None, act: Callable[[], Any]) -> None:
-        """Act, and see the error that the model foretells."""
+        """Run the action, and expect the error that the model predicts."""
         if error is None:
             act()
             return
@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
             return
         row = self.rows.get(held.document.id)
         both = held.changed & {"cents", "tags"}
-        # Unsaved changes were made of the version that was loaded, and must not pass for changes of the next.
+        # Unsaved changes belong to the loaded version, and must not count as changes of the next.
         is_stale = row is not None and row["rev"] != held.rev and bool(held.changed)
         error = ValueError if both else StaleDocument if is_stale else None if row else DocumentNotFound
         self.expect(error, lambda: self.run(held.document, "update", inc(Entry.cents), push(Entry.tags, tag)))
@@ -242,7 +242,7 @@ class Machine(RuleBasedStateMachine):
         held.took(self.rows[id])
         self.held.append(held)
 
-    # What another program does.
+    # Actions of another program.
 
     @precondition(lambda self: self.rows)
     @rule(index=st.integers(0, 9))
@@ -262,7 +262,7 @@ class Machine(RuleBasedStateMachine):
         aborts=st.booleans(),
     )
     def transact(self, steps: list[tuple[int, int, bool]], aborts: bool) -> None:
-        # Those that the transaction touches; an abort leaves all others as they are.
+        # The documents that the transaction touches; an abort leaves all others unchanged.
         before: dict[Held, tuple[Any, ...]] = {}
         rows = {id: {**row, "tags": list(row["tags"])} for id, row in self.rows.items()}
         works: list[tuple[Held, int, bool]] = []
@@ -282,7 +282,7 @@ class Machine(RuleBasedStateMachine):
             with self.db.transaction():
                 for work in works:
                     if change(*work) is not None:
-                        # An error of the server would end the transaction; the model's own ends it here.
+                        # A server error would end the transaction; here the model's own error ends it.
                         raise Abort
                     work[0].document.save()
                 if aborts:
@@ -307,7 +307,7 @@ class Machine(RuleBasedStateMachine):
             for held, state in before.items():
                 held.put_back(state)
 
-    # What must hold.
+    # Invariants.
 
     @invariant()
     def every_step_is_counted(self) -> None:

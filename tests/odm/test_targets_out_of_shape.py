@@ -1,4 +1,4 @@
-"""References to documents out of shape: each way to fetch them ends in an error that names one, or in its documents."""
+"""References to documents out of shape: each way to fetch them raises an error that names one, or returns them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from odm.conftest import Face
 from odm.misshapen import IS_LONG, Stored, Thing, is_located
 
 COUNT = 2_000 if IS_LONG else 100
-# How many documents are asked for alone.
+# How many documents are read one by one.
 ALONE = COUNT if IS_LONG else 25
 
 RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
@@ -53,7 +53,7 @@ class Trip(Document):
     place: Place | None = None
     places: list[Place] = field(default_factory=list)
     again: Ref[Trip] | None = None
-    # Things refer to things, and so to trips of the same numbers.
+    # Things refer to things, and so to trips with the same numbers.
     things: Many[Thing] = many(by="other")
 
 
@@ -69,7 +69,7 @@ def path_of(name: str) -> Any:
 
 
 def put(stored: Stored, db: Connection) -> None:
-    """Store a trip to each document, and one beside it that another trip leads to."""
+    """Store a trip to each document, and for each a second trip that refers to the first."""
     rows = []
     for number in range(COUNT):
         row = {
@@ -110,7 +110,7 @@ def targets(trip: Any, name: str, *, is_missing_left_out: bool = False) -> list[
 
 
 def read_whole(documents: list[Any]) -> None:
-    """Read every value of documents, which may be undecoded until now."""
+    """Read every value of documents that may not be decoded yet."""
     for document in documents:
         document.to_dict()
 
@@ -141,7 +141,7 @@ def test_each_target_is_read_or_named(how: str, name: str, stored: Stored, face:
         is_told = False
         try:
             if ask == "json":
-                # It reads what was fetched.
+                # It reads the fetched documents.
                 face.call(query, "json")
                 continue
             found = face.collect(query) if ask == "iterate" else face.call(query, ask)
@@ -197,7 +197,7 @@ def test_outer_documents_that_do_not_fit_are_left_out_and_targets_are_told(
 @pytest.mark.parametrize("way", ["include", "lookup", "cut"])
 def test_each_child_is_read_or_named(way: str, stored: Stored, face: Face) -> None:
     raw = Thing.collection()
-    # Each thing is the child of the trip of its number, whatever it had there.
+    # Each thing is the child of the trip with its number, whatever its former field held.
     raw.update_many({}, [{"$set": {"other": "$_id"}}])
     for number in random.Random(way).sample(range(COUNT), ALONE):
         node = related(Trip.things, Thing.find().limit(3)) if way == "cut" else Trip.things

@@ -1,4 +1,4 @@
-"""Two tenants in one collection: what an operation of one does, it does to none of the other's documents."""
+"""Two tenants in one collection: an operation of one never touches the other's documents."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_terminal_reaches_only_the_documents_of_its_tenant(name: str, world: W
     with tenant(MINE):
         deed(world, face)
     if name.startswith("Changes."):
-        # Deeds of their own for the stream.
+        # The stream has calls of its own.
         before[2] = []
     assert (world.rows(THEIRS), world.rest()) == (before, [[]] * 4)
 
@@ -70,7 +70,7 @@ def test_a_terminal_reaches_only_the_documents_of_its_tenant(name: str, world: W
 def test_without_a_tenant_every_terminal_raises_and_stores_nothing(world: World, face: Face) -> None:
     before = world.rows(MINE), world.rows(THEIRS)
     for name, deed in DEEDS.items():
-        # A stream that was never opened is closed, and the documents of these references are known.
+        # Close a stream that was never opened; the documents of these references are known.
         if callable(deed) and name not in ("Changes.close", "Ref.get", "Refs.all"):
             with pytest.raises(NoTenant, match="expected a tenant"):
                 without_a_tenant(world, face, *name.split("."))
@@ -78,7 +78,7 @@ def test_without_a_tenant_every_terminal_raises_and_stores_nothing(world: World,
 
 
 def without_a_tenant(world: World, face: Face, kind: str, method: str) -> None:
-    """Call a terminal with arguments that are right."""
+    """Call a terminal with valid arguments."""
     arguments: dict[str, tuple[Any, ...]] = {
         "nth": (0,),
         **dict.fromkeys(("distinct", "values", "sum", "avg", "min", "max"), (Bill.n,)),
@@ -112,7 +112,7 @@ def test_iterating_reaches_only_the_documents_of_its_tenant(world: World, face: 
         drained(face, query_over_all(world))
 
 
-# Beside the terminals.
+# Besides the terminals.
 
 
 @pytest.mark.parametrize("way", ["include", "lookup"])
@@ -362,7 +362,7 @@ class Forgotten(Document):
 
 
 def told(caplog: Any) -> list[Any]:
-    """What the mapper logged; asyncio may log what another test left."""
+    """Return the mapper's log messages; asyncio may log leftovers of another test."""
     return [record for record in caplog.records if record.name.startswith("mangonel")]
 
 
@@ -385,7 +385,7 @@ def test_documents_before_changes_tell_deletions_of_the_tenant(
         event = next(found for found in iter(lambda: face.call(changes, "try_next"), 0) if found is not None)
         assert (event.operation, event.id, event.before) == ("delete", mine.id, mine)
         face.call(changes, "close")
-        # What the program asks for itself is left alone.
+        # Explicit requests of the program are left alone.
         plain = Kept.watch(max_await_time_ms=50, full_document_before_change=None)
         assert face.call(plain, "try_next") is None
         face.call(plain, "close")

@@ -1,4 +1,4 @@
-"""A terminal is one method: its asyncio twin, and the types of both, are made of it."""
+"""A terminal is one method, from which its asyncio twin and the types of both are made."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Pupil(Document):
     @classmethod
     @terminal
     def eldest(cls, *, over: int = 0) -> Self | None:
-        """Return the eldest one over an age, or None."""
+        """Return the oldest one over an age, or None."""
         query = cls.find(cls.age > over).sort("-age")
         found: Self | None = query._single(IS_ASYNC, "first")
         return found
@@ -102,7 +102,7 @@ def test_what_stands_inside_a_terminal_reads_the_face_too() -> None:
 
 @pytest.fixture
 def scratch(tmp_path: Path) -> Path:
-    """A copy of the sources that the types are written from."""
+    """A copy of the sources from which the types are written."""
     for path in (*ROOT.glob("tools/*.py"), *ROOT.glob("python/mangonel/odm/**/*.py*")):
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Random orders of two transactions, and of saves and reloads without one, all at one instance.
+"""Two transactions, saves and reloads in random order, all on one instance.
 
-Nothing confirmed is lost, nothing is doubled, and a last save leaves in the database what is in memory.
+No confirmed change is lost or doubled, and a last save makes the database equal to memory.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Counted(Document):
 
 
 class Writer:
-    """A task of its own: its context has its transaction."""
+    """A task of its own, whose context holds its transaction."""
 
     def __init__(self, face: Any, db: Connection, document: Any, confirmed: list[str]) -> None:
         self.is_async = face.is_async
         self.db, self.document, self.confirmed = db, document, confirmed
         self.context = contextvars.copy_context()
         self.transaction: Any = None
-        # Saved in the transaction that is open.
+        # Saved in the open transaction.
         self.saved: list[str] = []
         self.has_saved = False
 
@@ -82,7 +82,7 @@ class Writer:
             else:
                 self.document.save()
         except ParallelSaveError:
-            # Nothing was sent, so a transaction goes on.
+            # Nothing was sent, so a transaction continues.
             return
         except (OperationFailure, StaleDocument) as error:
             await self.end(error)
@@ -90,7 +90,7 @@ class Writer:
         self.note(sent)
 
     async def reload(self, tag: str, keep_changes: bool = False) -> None:
-        # The snapshot of a transaction that has not saved the document may be older than what others stored.
+        # The snapshot of a transaction that has not saved the document may be older than stored changes of others.
         if self.transaction is not None and not self.has_saved:
             return
         try:
@@ -116,7 +116,7 @@ class Writer:
                 with self.db.unit() as unit:
                     unit.save(self.document)
         except (ParallelSaveError, OperationFailure, StaleDocument) as error:
-            # As an inner transaction it makes the outer one fail.
+            # In an inner transaction it makes the outer one fail.
             await self.end(error)
             return
         self.note(sent)
@@ -198,7 +198,7 @@ def test_a_reload_waits_for_the_transaction_that_saved_the_document(
             await owner.step(name, "")
         with pytest.raises(ParallelSaveError, match="to reload a Plain of which no save is under way"):
             await reload()
-        # The transaction itself sees what it has stored.
+        # The transaction itself sees its own writes.
         await owner.step("reload", "")
         assert document.n == 1
         await owner.step(outcome, "")

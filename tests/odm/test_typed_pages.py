@@ -1,4 +1,4 @@
-"""What type checkers say about the pages of the documentation and about the examples: nothing."""
+"""Type checkers report nothing about the documentation's pages and the examples."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGES = [page for page in pages() if page.is_relative_to(ROOT / "docs" / "odm")]
 
 
 def program(page: Path) -> str:
-    """A page as a module: its imports and classes, and a coroutine function with everything else."""
+    """Return a page as a module: its imports and classes, and a coroutine function with everything else."""
     imports: list[str] = []
     classes: list[str] = []
     steps: list[str] = []
@@ -66,7 +66,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_every_block_of_the_pages_is_in_a_program(programs: list[Path]) -> None:
     names = {path.name for path in programs}
     for page in (ROOT / "docs" / "odm").rglob("*.md"):
-        # Counted by the fences alone, and not by what reads the blocks.
+        # Counted from the fences alone, independently of the code that reads the blocks.
         fences = re.findall(r"^[ >]*(?:`{3,}|~{3,}) *(\w*)", page.read_text(), re.MULTILINE)
         languages = [name for name in fences[::2] if name.lower() in ("python", "py", "python3", "pycon")]
         taken = [block for block in blocks(page) if block.language == "python"]
@@ -90,8 +90,8 @@ def test_mypy_accepts_every_block_of_the_pages(programs: list[Path]) -> None:
 
 
 def reports(programs: list[Path], tmp_path: Path, checker: Callable[[], list[str]]) -> list[tuple[str, int]]:
-    """The files and lines in which a checker finds errors."""
-    # What a page names for its reader is not always used again.
+    """Return the files and lines in which a checker finds errors."""
+    # A page may define names for its reader without using them.
     unused = dict.fromkeys((f"reportUnused{what}" for what in ("Variable", "Import", "Function")), False)
     return pyright_reports(tmp_path, *programs, checker=checker, **unused)
 

@@ -1,4 +1,4 @@
-"""Values without documents have the types that their fields say."""
+"""Values without documents have the types that their fields declare."""
 
 from __future__ import annotations
 

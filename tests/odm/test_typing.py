@@ -1,4 +1,4 @@
-"""What type checkers say: nothing about the samples, and something about each wrong use."""
+"""Type checkers report nothing about the samples, and every wrong use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WRONG = SAMPLES / "typing" / "wrong_uses.py"
 
 
 def wrong_lines() -> set[int]:
-    """The lines that must be reported."""
+    """Return the lines that must be reported."""
     lines = WRONG.read_text().splitlines()
     return {number for number, line in enumerate(lines, 1) if line.endswith("# wrong")}
 

@@ -1,4 +1,4 @@
-"""Stored documents with bytes that no Python value stands for: errors that name them, and what `on_invalid` says."""
+"""Stored documents with bytes that no Python value can represent: errors that name them, and `on_invalid`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Visit(Document):
 
 
 def put(db: Connection, *, good_behind: int = 5) -> list[Any]:
-    """Store six documents that cannot be read, and good ones behind them; return the ids of the bad ones."""
+    """Store six documents that cannot be read, and good ones after them; return the ids of the bad ones."""
     raw = db.client[db.name]["visits"]
     far = [{"_id": f"far{n}", "n": n, "at": DatetimeMS(FAR_MS)} for n in range(2)]
     broken = [
@@ -110,7 +110,7 @@ def test_on_invalid_is_asked_for_what_is_inside_of_a_document(way: str, db: Conn
     assert [one.id for one in face.call(query.limit(3), "all")] == ["good0", "good1", "good2"]
     assert [one.id for one in face.collect(query)] == ["good0", "good1", "good2", "good3"]
     if way == "find":
-        # What a program asks for by name stays so.
+        # Explicitly named fields stay the same.
         assert len(face.call(query.lazy(), "all")) == 8
 
 
@@ -159,7 +159,7 @@ def test_an_error_in_a_referenced_document_names_that_one(
     face.save(Trip(id=1, visit="type0", visits=["good0", "type0"]))
     query = getattr(Trip.find(), way)(where)
     for ask in ("all", "one"):
-        # What was fetched is decoded when it is read, but for the fields that are always.
+        # Fetched documents are decoded when read, except for fields that are always decoded.
         with pytest.raises(ValidationError, match=r"at \$\.n of the Visit 'type0' in 'visits'") as raised:
             face.call(query, ask)
         assert (raised.value.id, raised.value.collection) == ("type0", "visits")
@@ -224,7 +224,7 @@ def test_a_connections_conversion_of_dates_holds_for_instances(
                 if conversion == "DATETIME_AUTO":
                     assert (one.at, one.days) == (DatetimeMS(FAR_MS), [start, DatetimeMS(-FAR_MS)])
                     assert one.day == DatetimeMS(FAR_MS)
-                    # It goes back as it came.
+                    # The value is stored again unchanged.
                     one.text = "x"
                     face.call(one, "save")
                     face.call(one, "replace")

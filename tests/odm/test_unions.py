@@ -1,4 +1,4 @@
-"""A field of several types loads each value that it stores, by the first type that takes the stored value."""
+"""A field of several types loads each stored value by the first type that accepts it."""
 
 from __future__ import annotations
 

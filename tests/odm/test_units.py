@@ -1,4 +1,4 @@
-"""A unit stores documents of several models together or not at all, each after those that it refers to."""
+"""A unit stores documents of several models all together or not at all, each after the documents that it refers to."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def _with_unit(db: Connection, face: Face, act: Any) -> None:
 
 
 def in_unit(db: Connection, face: Face, act: Any) -> None:
-    """Run a function of a unit inside of its block."""
+    """Run a function of a unit inside its block."""
     if face.is_async:
         face.wait(_with_unit(db, face, act))
         return
@@ -80,7 +80,7 @@ def test_documents_are_sent_in_few_commands_each_after_its_references(db: Connec
     with count_commands(db) as commands:
         in_unit(db, face, lambda unit: unit.save(letter, *people, company))
     names = [name for name, *_ in commands.sent]
-    # The reference to the company denies its deletion, so the transaction locks it and looks for it.
+    # The reference to the company denies its deletion, so the transaction locks and checks the company.
     assert names == ["insert", "insert", "update", "find", "insert", "commitTransaction"]
     assert [
         one.count_documents({}) for one in (Company.collection(), Person.collection(), Letter.collection())
@@ -245,7 +245,7 @@ def test_a_unit_is_sent_again_after_a_transient_failure(
     person, fresh = Person(company=company, name="a").save(), Person(company=company, name="c")
 
     def act(unit: Any) -> None:
-        # What the block sets is part of what is sent again.
+        # The block's settings are part of the retried command.
         person.name = "b"
         unit.save(person, fresh)
 
@@ -330,7 +330,7 @@ def test_a_reference_to_a_new_document_that_the_unit_does_not_save_is_refused(
 ) -> None:
     person = Person(company=Company(name="Tea").save(), name="a")
     document = _refer(how, person)
-    # What failed is put back with its references, so that the same unit is refused again.
+    # Failed documents are restored with their references, so that the same unit is refused again.
     for _ in range(2):
         with pytest.raises(
             OdmError, match=r"got a new Person, ObjectId\(.*\): save it in the unit too, or before"

@@ -1,4 +1,4 @@
-"""Saves that fail before, while or after the server stores them: nothing is forgotten, and nothing is stored twice."""
+"""Saves that fail before, while or after the server stores them: nothing is forgotten or stored twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from mangonel.server import Server
 from tools.faces import eventually
 from tools.proxy import LineProxy
 
-# Longer than any test: what is delayed is never delivered.
+# Longer than any test: delayed messages are never delivered.
 NEVER_MS = 600_000.0
 
 
@@ -67,7 +67,7 @@ SAVES = pytest.mark.parametrize("way", ["save", "save_all"])
 
 @pytest.fixture
 def line(server: Server, database_name: str, face: Any, db: Connection) -> Iterator[LineProxy]:
-    """A proxy between the models' connection and the server; it retries nothing."""
+    """A proxy between the models' connection and the server; the connection retries nothing."""
     with LineProxy(server.members[0].port) as proxy:
         uri = f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true&retryWrites=false"
         made = connect(uri, database=database_name)
@@ -84,7 +84,7 @@ def raw(server: Server, database_name: str, db: Connection) -> Any:
 
 
 def begin(face: Any, document: Any, way: str) -> Any:
-    """Start a save; its future tells how it ended."""
+    """Start a save; return a future with its outcome."""
     kind = type(document)
     if way == "save":
         return face.start(document.asave if face.is_async else document.save)
@@ -102,7 +102,7 @@ def again(face: Any, document: Any, way: str) -> None:
 def lose(
     face: Any, line: LineProxy, document: Any, way: str, is_stored: Callable[[], bool] | None, how: str
 ) -> None:
-    """Save, and let the save fail with its outcome unknown; `is_stored`: once the server has it, None: before that."""
+    """Save, and make the save fail with an unknown outcome. `is_stored`: it was stored; None: it fails before that."""
     if is_stored is None:
         line.pause()
     else:
@@ -115,7 +115,7 @@ def lose(
         running.cancel()
     else:
         line.cut()
-    # Pausing ends after the cut, so what was held is never delivered.
+    # The pause ends after the cut, so held messages are never delivered.
     with pytest.raises(BaseException):  # noqa: B017  # what it is differs; that it is one counts
         running.result(60)
     eventually(lambda: not _core.odm_flags(document) & SAVING, "the end of the save")
@@ -126,7 +126,7 @@ def lose(
 
 @pytest.fixture(params=["cut", "cancel"])
 def how(request: pytest.FixtureRequest, face: Any) -> str:
-    """How the outcome of a save becomes unknown."""
+    """The way in which the outcome of a save becomes unknown."""
     if request.param == "cancel" and not face.is_async:
         pytest.skip("nothing cancels a blocking call")
     chosen: str = request.param
@@ -159,7 +159,7 @@ def test_an_append_that_was_stored_after_all_is_not_stored_twice(
     document.tags.append("b")
     lose(face, line, document, way, lambda: "b" in raw.find_one()["tags"], how)
     assert set(document.changes()) == {"tags"}
-    # The first save cannot be told from another writer's, so the program is asked.
+    # The first save looks like another writer's, so the program must decide.
     with pytest.raises(StaleDocument):
         again(face, document, way)
     assert raw.find_one()["tags"] == [*begun, "b"]
@@ -266,7 +266,7 @@ def test_a_change_that_timed_out_is_pending(line: LineProxy, raw: Any, face: Any
 
 @pytest.fixture
 def fail(server: Server, db: Connection) -> Iterator[Callable[..., None]]:
-    """Let the server's next command of a name fail."""
+    """Make the server's next command of this name fail."""
     admin = db.client.admin
 
     def switch(name: str, **how: Any) -> None:
@@ -307,7 +307,7 @@ def test_a_save_that_the_server_refused_is_repeated(
     with pytest.raises(OperationFailure):
         again(face, document, way)
     assert set(document.changes()) == {"tags", "n"}
-    # Others may append: the refused save is known not to have been stored.
+    # Others may append: the refused save was certainly not stored.
     raw.update_one({}, {"$push": {"tags": "theirs"}})
     again(face, document, way)
     assert (raw.find_one()["tags"], raw.find_one()["n"]) == (["theirs", "b"], 1)

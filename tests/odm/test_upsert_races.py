@@ -1,4 +1,4 @@
-"""Upserts beside another program that inserts what they look for, between the server's look and its insert."""
+"""Upserts race with another program that inserts the same document between the server's search and its insert."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mangonel.odm import (
 )
 
 PLACE = "upsert_races"
-# The server stops here when an upsert has found nothing and is about to insert.
+# The server pauses here when an upsert has found nothing and is about to insert.
 STOP = "hangBeforeUpsertPerformsInsert"
 Mail = Annotated[str, Indexed(unique=True)]
 
@@ -91,7 +91,7 @@ WAYS = ("get_or_create", "upsert", "find_and_update", "find_and_replace", "updat
 
 
 def upsert(face: Any, model: Any, way: str, of: Any) -> Any:
-    """Add one to `n` of the document of "a", or insert it, by one of the ways; return its result."""
+    """Add one to `n` of the document of "a", or insert it, in one of the ways; return its result."""
     query, made = model.find(model.mail == "a"), model(mail="a")
     changes = [inc(model.n)]
     if model is Denying:
@@ -143,7 +143,7 @@ def test_an_upsert_that_lost_the_race_changes_what_the_other_program_inserted(
     if way == "get_or_create":
         found, is_new = made
         assert (found.id, found.n, is_new) == (id, 5, False)
-        # To get it is no change: it counts no version and no time.
+        # get_or_create changes no version and no time.
         assert row == theirs
     else:
         assert row["n"] == 6
@@ -194,7 +194,7 @@ def test_a_duplicate_in_a_transaction_is_an_error_at_once(
     face.call(model, "sync_indexes")
     target, times = Target(), 0
     face.save(target)
-    # It does not match: it is of another class, or it is not of the number that is looked for.
+    # It does not match: its class or its number differs.
     db.client[db.name][PLACE].insert_one({"mail": "a", "n": 5, "_cls": "Family"})
     query, made = model.find(model.mail == "a", model.n == 7), model(mail="a", n=7)
     if model is Denying:

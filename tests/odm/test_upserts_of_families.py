@@ -1,4 +1,4 @@
-"""A document that an upsert of a class inserted is found by that class again, with any subclasses."""
+"""A class finds the documents that its own upserts inserted, with any subclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`values()`, `distinct()`, `min()` and `max()` of references hand out references, as type checkers say."""
+"""`values()`, `distinct()`, `min()` and `max()` of references return references, as their types declare."""
 
 from __future__ import annotations
 

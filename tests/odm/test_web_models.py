@@ -1,4 +1,4 @@
-"""Models in pydantic and FastAPI: all faults at once, named components, and one JSON whichever way it is made."""
+"""Models in pydantic and FastAPI: all faults at once, named components, and the same JSON from every path."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_decimals_of_a_body_may_be_numbers(app: Any) -> None:
 
 
 def valid() -> dict[str, Any]:
-    """The arguments of a sale."""
+    """Return the arguments of a sale."""
     return {
         "seller": ObjectId(),
         "lines": [
@@ -138,7 +138,7 @@ def valid() -> dict[str, Any]:
 
 def test_models_are_named_components(app: Any) -> None:
     schemas = testclient.TestClient(app).get("/openapi.json").json()["components"]["schemas"]
-    # A decimal may come as a number and goes as text, so what is sent and what is answered are two.
+    # A decimal may arrive as a number but is returned as text, so input and output schemas differ.
     assert {"Sale-Input", "Sale-Output", "Line-Input", "Line-Output", "Card", "Iban"} <= set(schemas)
     sale, line = schemas["Sale-Input"], schemas["Line-Input"]
     assert sale["properties"]["lines"]["items"] == {"$ref": "#/components/schemas/Line-Input"}

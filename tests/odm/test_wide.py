@@ -1,4 +1,4 @@
-"""Models of any number of fields: what is not changed is not sent, and what is changed is sent alone."""
+"""Models of any number of fields: a save sends every changed field and no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mangonel._core import odm_decode_all, odm_settle, odm_update
 from mangonel.bson import ObjectId
 from mangonel.odm import Document, Embedded
 
-# From here on something else holds a field's mark: the flags of an instance, its head, words of their own.
+# Field counts at which the storage of a field's mark changes: flags of an instance, its head, separate words.
 EDGES = (1, 55, 56, 57, 63, 64, 65, 119, 120, 121, 127, 128, 129, 191, 192, 200)
 
 
@@ -24,14 +24,14 @@ class Part(Embedded):
     b: list[int] | None = None
 
 
-# Types, with what they may hold and another value.
+# Types, with possible values and another value.
 KINDS: dict[Any, tuple[list[Any], Any]] = {
     int: ([1, 2, 3], 77),
     str: (["", "x", "ä"], "other"),
     float: ([0.5, -2.0], 9.25),
     list[int]: ([[], [1], [1, 2, 3]], [4, 4]),
     dict[str, int]: ([{}, {"k": 1}], {"other": 2}),
-    # One member at most: equal sets may show several in two orders.
+    # One member at most: equal sets may list several in different orders.
     set[str]: ([[], ["x"]], {"y"}),
     Part: ([{}, {"a": 1}, {"a": None, "b": None}, {"b": [1]}], Part(a=5)),
     list[Part]: ([[], [{"a": 1, "b": None}]], [Part(a=6)]),
@@ -41,7 +41,7 @@ MISSING = object()
 
 @st.composite
 def models(draw: Any) -> tuple[type[Document], list[Any], dict[str, Any]]:
-    """A model, its fields' types, and a document as it may be stored: in any order, with nulls and without keys."""
+    """A model, its fields' types, and a possible stored document: in any order, with nulls and without some keys."""
     count = draw(st.one_of(st.sampled_from(EDGES), st.integers(1, 200)))
     pattern = draw(st.lists(st.sampled_from(list(KINDS)), min_size=1, max_size=9))
     kinds = [pattern[n % len(pattern)] for n in range(count)]
@@ -63,20 +63,20 @@ def models(draw: Any) -> tuple[type[Document], list[Any], dict[str, Any]]:
 
 
 def load(model: Any, stored: dict[str, Any], **options: Any) -> Any:
-    """A document as it is read from the server."""
+    """Return a document as read from the server."""
     (made,) = odm_decode_all(model.__model__, bson.encode(stored), **options)
     return made
 
 
 def sent(document: Any) -> dict[str, Any] | None:
-    """The update that a save would send, and that is then refused."""
+    """Return the update that a save would send; the update is then refused."""
     update = odm_update(document)
     odm_settle(document, False)
     return None if update is None else bson.decode(update)
 
 
 def keys(update: dict[str, Any]) -> set[str]:
-    """The fields that an update changes."""
+    """Return the fields that an update changes."""
     return {path.split(".")[0] for part in update.values() for path in part}
 
 

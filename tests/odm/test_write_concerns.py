@@ -1,4 +1,4 @@
-"""The write concern of one operation reaches each command that it sends, and is refused where another one rules."""
+"""An operation's write concern reaches each of its commands, and is refused where another one takes precedence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Marked(SoftDelete):
 
 
 class Log(monitoring.CommandListener):
-    """The write concerns of the writes that were sent."""
+    """The write concerns of the sent writes."""
 
     def __init__(self) -> None:
         self.concerns: list[Any] = []
@@ -52,12 +52,12 @@ class Log(monitoring.CommandListener):
 
 
 def changed(one: Any) -> Any:
-    """The document with something to save."""
+    """Return the document with a change to save."""
     one.n += 1
     return one
 
 
-# Owner, method, arguments and how many commands are sent.
+# Owner, method, arguments, and the number of commands.
 WAYS: dict[str, Callable[[Any], tuple[Any, str, tuple[Any, ...], dict[str, Any], int]]] = {
     "insert": lambda one: (Thing(), "insert", (), {}, 1),
     "save of a new one": lambda one: (Thing(), "save", (), {}, 1),

@@ -69,14 +69,14 @@ class Way:
     ) -> None:
         # Returns owner, method and arguments; on asyncio the method's name begins with an "a".
         self.run = run
-        # Whether the object in hand takes part, or only what is stored.
+        # Whether the object in memory takes part, or only the stored document.
         self.changes_object = changes_object
-        # Whether a version that moved on is an error.
+        # Whether a stale version is an error.
         self.is_checked = is_checked
 
 
 def changed(document: Any) -> Any:
-    """The document with changes that are not saved."""
+    """Return the document with unsaved changes."""
     document.title = "new"
     document.tags.append("more")
     return document
@@ -137,7 +137,7 @@ WAYS: dict[str, Way] = {
         is_checked=False,
     ),
 }
-# What reads, or concerns collections.
+# Methods that read, or concern collections.
 OTHERS = {
     *("get", "get_or_none", "get_many", "estimated_count", "reload", "aggregate", "watch", "sync_indexes"),
     *("sync_search_indexes", "shard_collection", "create_collection", "collection"),
@@ -153,13 +153,13 @@ def tenant(db: Connection, database_name: str) -> Iterator[Connection]:
 
 
 def stored(connection: Connection) -> dict[str, list[Any]]:
-    """All that a database holds."""
+    """Return everything in a database."""
     database = connection.client[connection.name]
     return {name: database[name].find().sort("_id").to_list() for name in ("people", "papers", "drafts")}
 
 
 def loaded(face: Any, kind: Any) -> Any:
-    """A stored document, as it is loaded."""
+    """Return a stored document, loaded."""
     person = Person(name="Ada")
     one = kind(title="old", tags=["a", "b"], n=1, person=person.id)
     face.save(person, one)
@@ -167,7 +167,7 @@ def loaded(face: Any, kind: Any) -> Any:
 
 
 def look(document: Any) -> tuple[Any, ...]:
-    """All that is known of a document."""
+    """Return everything known of a document."""
     return (
         document.is_new,
         document.is_deleted,
@@ -178,7 +178,7 @@ def look(document: Any) -> tuple[Any, ...]:
 
 
 def perform(face: Any, way: Way, kind: Any, document: Any) -> Any:
-    """Write."""
+    """Run the write."""
     owner, method, arguments = way.run(kind, document)
     return face.call(owner, method, *arguments)
 
@@ -213,7 +213,7 @@ def test_an_abort_leaves_document_and_database_as_before(
             with db.transaction():
                 owner, method, arguments = WAYS[way].run(kind, document)
                 getattr(owner, method)(*arguments)
-                # What the transaction sees is not what it leaves.
+                # The transaction's reads do not change what it leaves.
                 kind.unscoped().all()
                 raise RuntimeError("on purpose")
 
@@ -228,7 +228,7 @@ def test_an_abort_leaves_document_and_database_as_before(
             face.wait(asynchronous()) if face.is_async else blocking()
         assert stored(db) == rows
         assert look(document) == before
-        # It is as good as it was.
+        # The document remains usable.
         document.n = 7
         face.save(document)
         assert [row["n"] for row in stored(db)[kind.__collection_name__()]] == [7]
@@ -264,7 +264,7 @@ def test_a_document_that_is_gone_is_as_before(way: str, kind: Any, db: Connectio
     owner, method, arguments = WAYS[way].run(kind, document)
     before = look(document)
     if way == "delete" and kind is Paper:
-        # Deleting what is gone is done.
+        # Deleting a document that is gone succeeds.
         face.call(owner, method, *arguments)
         return
     with pytest.raises((DocumentNotFound, StaleDocument)):
@@ -334,7 +334,7 @@ def test_an_update_beside_unsaved_changes_is_taken_over_under_the_identity_map(
         assert (document.title, document.n, document.rev) == ("kept", 7, 3)
 
 
-# What happens at first use.
+# First use.
 
 
 def test_threads_that_come_at_once_share_one_client_and_one_connection(
@@ -345,7 +345,7 @@ def test_threads_that_come_at_once_share_one_client_and_one_connection(
     gate = threading.Barrier(threads_at_once)
 
     def make(*args: Any, **kwargs: Any) -> Any:
-        # Each thread found none.
+        # Each thread found no client.
         gate.wait(60)
         return plain(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""One document and two copies of it: what a save sends is what is stored afterwards, or the save is refused."""
+"""One document and two copies: a save stores what it sends, or is refused."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SAVES = pytest.mark.parametrize("way", ["save", "save_all"])
 
 @pytest.fixture
 def saved(face: Any) -> Callable[[str, Any], None]:
-    """Saves a document by one of the ways."""
+    """Saves a document in one of the ways."""
 
     def save(way: str, document: Any) -> None:
         if way == "save":
@@ -57,13 +57,13 @@ def saved(face: Any) -> Callable[[str, Any], None]:
 
 
 def stored(db: Connection, document: Any) -> dict[str, Any]:
-    """The document as the driver has it."""
+    """Return the document as the driver has it."""
     found: dict[str, Any] = db.client[db.name]["carts"].find_one({"_id": document.id})
     return found
 
 
 def skus(db: Connection, document: Any) -> list[str]:
-    """What is stored of the lines."""
+    """Return the stored lines."""
     return [line["sku"] for line in stored(db, document)["lines"]]
 
 
@@ -72,7 +72,7 @@ def delete_first(lines: list[Line]) -> list[Line]:
     return lines
 
 
-# What removes the first element: in place, or by another list.
+# Ways to remove the first element: in place, or by another list.
 REMOVALS: dict[str, Callable[[list[Line]], list[Line]]] = {
     "del": delete_first,
     "pop": lambda lines: [lines, lines.pop(0)][0],  # type: ignore[list-item,return-value]
@@ -148,7 +148,7 @@ def test_pull_removes_an_element_whatever_the_order_of_its_keys(
 def test_pull_counts_what_it_removed(db: Connection, face: Any) -> None:
     cart = Cart(lines=[Line(sku="a")])
     face.save(cart)
-    # The model has no version, so the server tells of the list alone.
+    # The model has no version, so only the list reveals the conflict.
     assert face.call(Cart.find(), "update", pull(Cart.lines, Line(sku="a", note="other"))) == 0
     assert skus(db, cart) == ["a"]
 
@@ -187,7 +187,7 @@ def test_a_set_gains_and_loses_elements_in_one_save(way: str, db: Connection, fa
     bag = Bag(keys={"a", "b"})
     face.save(bag)
     for name in "cdefgh":
-        # The server appends it; in memory a set has another order.
+        # The server appends the element; in memory a set has another order.
         bag.keys.add(name)
         saved(way, bag)
     other = face.call(Bag, "get", bag.id)
@@ -206,7 +206,7 @@ BOTH = pytest.mark.parametrize("before", ["empty", "missing", "filled"], ids=["e
 
 
 def copies(db: Connection, face: Any, before: str) -> tuple[Cart, Cart]:
-    """Two copies of a document whose lists are like this."""
+    """Two copies of a document with such lists."""
     one = Cart(tags=["t"], lines=[Line(sku="t")], grid=[[0]], spare=["t"]) if before == "filled" else Cart()
     face.save(one)
     if before == "missing":
@@ -256,7 +256,7 @@ def test_two_copies_fill_an_optional_list(
     saved(way, first)
     second.spare = ["b"]
     if value is None:
-        # Nothing can be appended to null: the second one is told.
+        # Nothing can be appended to null: the second save is refused.
         with pytest.raises(StaleDocument):
             saved(way, second)
         assert stored(db, first)["spare"] == ["a"]
@@ -273,7 +273,7 @@ def test_two_copies_append_to_one_nested_list(way: str, db: Connection, face: An
     first.grid[0].append(1)
     saved(way, first)
     second.grid[0].append(2)
-    # The position holds another list than the one that was loaded.
+    # The stored list at this position is no longer the loaded one.
     with pytest.raises(StaleDocument):
         saved(way, second)
     assert stored(db, one)["grid"] == [[1]]
@@ -292,7 +292,7 @@ def test_an_assigned_list_with_stored_elements_does_not_replace_what_others_appe
     first, *others = (face.call(Cart, "get", one.id) for _ in range(3))
     first.tags.append("theirs")
     saved(way, first)
-    # Another order of keys is the same element.
+    # An element with its keys in another order is the same element.
     turned = [{"n": 1, "sku": "a"}, {"sku": "theirs"}]
     db.client[db.name]["carts"].update_one({"_id": one.id}, {"$set": {"lines": turned}})
     others[0].tags = ["b", "new", "a"]
@@ -301,7 +301,7 @@ def test_an_assigned_list_with_stored_elements_does_not_replace_what_others_appe
         with pytest.raises(StaleDocument):
             saved(way, other)
     assert (stored(db, one)["tags"], skus(db, one)) == (["a", "b", "theirs"], ["a", "theirs"])
-    # One that has nothing of the stored one takes its place.
+    # A list without any stored element replaces the stored one.
     others[1].lines = [Line(sku="other")]
     saved(way, others[1])
     assert skus(db, one) == ["other"]
@@ -409,7 +409,7 @@ def test_a_change_by_position_does_not_meet_another_element(
     with pytest.raises(StaleDocument):
         saved(way, second)
     assert stored(db, one) == after
-    # It is still pending, and not forgotten.
+    # The change is still pending, and not forgotten.
     assert second.changes()
     # What is stored loads.
     face.call(second, "reload")

@@ -1,6 +1,6 @@
-"""Random writers of one document against a model that says what may be stored: copies, tasks or threads on one copy,
-another process, the driver beside, saves that fail, that are cancelled, and whose outcome is unknown; and all that
-beside transactions and units; on both faces.
+"""Random writers of one document against a model of its possible stored states. Writers are copies, tasks or threads on
+one copy, another process, and the driver; saves fail, are cancelled, or have an unknown outcome; transactions and units
+run too; on both faces.
 
 For each machine and model `MANGONEL_MODEL_RUNS` times fifty steps are played.
 """
@@ -31,7 +31,7 @@ STEPS = 50
 
 @pytest.fixture
 def far(server: Server, db: Connection, face: Any) -> Iterator[tuple[Connection, LineProxy]]:
-    """A connection whose line can be cut, and that line."""
+    """A connection through a proxy that can cut it, and that proxy."""
     with LineProxy(server.members[0].port) as proxy:
         # A monitor that streams would notice cuts late, and clear the pool of the next save.
         monitoring = "serverMonitoringMode=poll&heartbeatFrequencyMS=3600000"
@@ -70,7 +70,7 @@ def test_whatever_writers_do_no_change_is_lost_doubled_or_different(
             max_examples=RUNS,
             stateful_step_count=STEPS,
             deadline=None,
-            # The sample is the same each time. A run that failed is told as it was, since each step takes a server.
+            # The sample is the same each time. A failed run is reported unshrunk, since each step takes a server.
             derandomize=RUNS <= USUAL,
             database=None,
             phases=[Phase.generate],

@@ -1,4 +1,4 @@
-"""Mistakes of programs get an error on both faces, and never expose, lose or miss data."""
+"""Programming mistakes raise an error on both faces, and never expose, lose or miss data."""
 
 from __future__ import annotations
 

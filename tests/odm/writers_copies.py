@@ -1,4 +1,4 @@
-"""What the writers' model knows of one copy of the document: its belief of the stored state, and its changes."""
+"""The writers' model of one copy of the document: its belief about the stored state, and its changes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Copy:
 
 
 def merged(base: Rows, mine: Rows, stored: Rows) -> Rows | None:
-    """Return the merge of three lists of named rows; None: a row was changed on both sides, or is gone."""
+    """Return the merge of three lists of named rows; None: a row was changed on both sides, or was removed."""
     known, now, there = dict(base), dict(mine), dict(stored)
     for name, rest in known.items():
         if now.get(name, rest) != rest and there.get(name, object()) != rest:
@@ -83,12 +83,12 @@ def merged(base: Rows, mine: Rows, stored: Rows) -> Rows | None:
         for name, rest in stored
         if name not in known or name in now
     ]
-    # What a save of unknown outcome stored is stored once.
+    # Elements stored by a save of unknown outcome appear once.
     return kept + [row for row in mine if row[0] not in known and row[0] not in there]
 
 
 def is_append(base: Rows | None, mine: Rows | None) -> bool:
-    """Whether all that was done to a list is appending to it."""
+    """Return whether a list was only appended to."""
     base = base or []
     return mine is not None and len(mine) > len(base) and mine[: len(base)] == base
 

@@ -1,8 +1,8 @@
 """The machine of `writers_model.py` with transactions and units: three writers, two of which open transactions, at the
 same copies.
 
-What a transaction stores is seen by it alone until it is committed. An abort, whatever its reason is, brings back each
-copy that the transaction touched, and no other one. Beside it the steps of the plain machine go on.
+Only the transaction itself sees its writes until it is committed. An abort for any reason restores each copy that the
+transaction touched, and no other. The steps of the plain machine run meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TRANSIENT = "TransientTransactionError"
 
 
 class Within(Face):
-    """A face whose calls run in the context of the writer whose turn it is."""
+    """A face whose calls run in the context of the current writer."""
 
     def __init__(self, face: Face, machine: TransactionMachine) -> None:
         super().__init__(face.name)
@@ -55,7 +55,7 @@ class Within(Face):
 
 
 class Writer:
-    """A context of its own, and the transaction that is open in it."""
+    """A context of its own, and its open transaction."""
 
     def __init__(self) -> None:
         self.context = contextvars.Context()
@@ -66,7 +66,7 @@ class Writer:
         self.transaction: Any = None
         # Whether it has sent a write, for which others would wait.
         self.has_written = False
-        # What it saw when it began, and how many writes had been committed.
+        # Its snapshot, and the number of writes committed before it.
         self.began: Any = None
         self.seen = 0
         # The copies that it touched, each with its former state; and those that it saved.
@@ -95,11 +95,11 @@ class TransactionMachine(Machine):
                 self.at = writer
                 self.leave(writer.transaction, LookupError("the end"))
 
-    # What the plain machine asks for.
+    # Hooks of the plain machine.
 
     @property
     def row(self) -> Any:
-        """What the writer sees: what is committed, and what its transaction has sent."""
+        """Return what the writer sees: the committed state and its transaction's own writes."""
         if self.at.transaction is None or self.sees_committed:
             return self.raw.find_one({"_id": self.id})
         client = self.db.aclient if self.face.is_async else self.db.client
@@ -108,7 +108,7 @@ class TransactionMachine(Machine):
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """See only what is committed."""
+        """See only committed data."""
         former, self.sees_committed = self.sees_committed, True
         try:
             yield
@@ -117,13 +117,13 @@ class TransactionMachine(Machine):
 
     @property
     def committed(self) -> Any:
-        """What is committed."""
+        """Return the committed state."""
         with self.outside():
             return self.row
 
     @property
     def is_held(self) -> bool:
-        """Whether a write outside of transactions would wait for one, or a save would be refused for one."""
+        """Return whether a write outside transactions would wait for one, or a save would be refused because of one."""
         return any(writer.has_written or writer.saved for writer in self.writers)
 
     @property
@@ -154,7 +154,7 @@ class TransactionMachine(Machine):
             at.former[id(copy)] = copy, (kept(copy), *told(copy))
 
     def stores(self, copy: Copy | None, is_inside: bool = False, sends: bool = True) -> None:
-        """Note that a copy is stored: what other transactions know of its former state counts no more."""
+        """Note that a copy is stored: other transactions must not restore its former state."""
         for writer in self.writers:
             if writer is not self.at or not is_inside:
                 writer.former.pop(id(copy), None)
@@ -225,17 +225,17 @@ class TransactionMachine(Machine):
             self.end(at, error)
 
     def is_known(self, error: Any) -> bool:
-        """Whether a save may be refused so for what another writer has stored."""
+        """Return whether another writer's changes may cause this refusal."""
         return isinstance(error, StaleDocument) or self.is_of_null(error)
 
     def refuse(self, copy: Copy, save: Callable[[], Any]) -> None:
-        """Save a copy that belongs to a transaction outside of that: it is refused, and nothing is changed."""
+        """Save a transaction's copy outside it: the save is refused, and nothing changes."""
         before = told(copy)
         with pytest.raises(ParallelSaveError) as raised:
             save()
         assert told(copy) == before
         if self.is_in_unit and self.at.transaction is not None:
-            # The unit is a part of the transaction, which cannot be committed any more.
+            # The unit is part of the transaction, which can no longer be committed.
             self.end(self.at, raised.value)
 
     def reload_copy(self, copy: Copy, keeps: bool) -> None:
@@ -245,7 +245,7 @@ class TransactionMachine(Machine):
         self.touch(copy)
         for writer in self.writers if not keeps else ():
             if writer is not self.at or writer.transaction is None:
-                # The copy has what is stored, so what they recorded of it counts no more.
+                # The copy has the stored state, so their recorded former states are void.
                 writer.former.pop(id(copy), None)
         with self.outside() if copy.is_far else nullcontext():
             super().reload_copy(copy, keeps)
@@ -292,7 +292,7 @@ class TransactionMachine(Machine):
             at.transaction = made = self.db.transaction()
             self.face.run(made.__aenter__ if self.face.is_async else made.__enter__)
             at.seen = self.commits
-            # It sees the data from its first read on.
+            # Its snapshot dates from its first read.
             at.began = self.row
             assert at.began == self.committed
 
@@ -316,9 +316,9 @@ class TransactionMachine(Machine):
         self.face.run(lambda: leave(error and type(error), error, None))
 
     def end(self, writer: Writer, error: BaseException | None) -> None:
-        """Commit a transaction, or leave its block with an error, and look at what is left."""
+        """Commit a transaction, or leave its block with an error, and check the result."""
         view = self.row if error is None else writer.began
-        # It may have sent only what concerns other documents, while others stored this one.
+        # It may have written only other documents, while others stored this one.
         wanted = self.committed if view == writer.began else view
         self.leave(writer.transaction, error)
         former = writer.former
@@ -327,7 +327,7 @@ class TransactionMachine(Machine):
         assert self.row == wanted
         for key, (copy, (values, *before)) in former.items() if error is not None else ():
             for other in self.writers:
-                # What another transaction recorded of it is of values that are gone.
+                # Another transaction's recorded state of the copy is void: the abort has discarded its values.
                 other.former.pop(key, None)
             vars(copy).update(values)
             assert told(copy) == tuple(before)
@@ -352,7 +352,7 @@ class TransactionMachine(Machine):
 
     @contextmanager
     def failing(self, command: str, times: int) -> Iterator[None]:
-        """Let the server's next commands fail for a passing reason."""
+        """Make the server's next commands fail with a transient error."""
         data = {"failCommands": [command], "errorCode": 112, "errorLabels": [TRANSIENT]}
         if times:
             self.admin.command("configureFailPoint", "failCommand", mode={"times": times}, data=data)
@@ -363,7 +363,7 @@ class TransactionMachine(Machine):
                 self.admin.command("configureFailPoint", "failCommand", mode="off")
 
     def exists(self, document: Any) -> bool:
-        """Whether another document is stored, as the writer sees it."""
+        """Return whether the writer sees another document as stored."""
         found: bool = self.face.call(self.model.find(self.model.id == document.id), "exists")
         return found
 
@@ -411,12 +411,12 @@ class TransactionMachine(Machine):
             assert not first.changes()
             assert not second.changes()
         for copy in both:
-            # Which update of a bulk write was refused is not told; what is known as stored is not sent again.
+            # The error does not name the refused update of a bulk write; changes known as stored are not sent again.
             self.face.call(copy.document, "reload")
             copy.took(self.row)
 
     def check_both(self, both: tuple[Copy, Copy], changed: list[set[str]], before: Any, row: Any) -> None:
-        """Fail unless what two copies appended is stored, and nothing that neither has."""
+        """Fail unless exactly the elements that two copies appended are stored."""
         for name in LISTS:
             known, found = names_in(before.get(name)), names_in(row.get(name))
             for copy, names in zip(both, changed, strict=True):
@@ -552,11 +552,11 @@ def refusal(act: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def kept(copy: Copy) -> dict[str, Any]:
-    """Return a copy of what the machine believes of a copy."""
+    """Return a copy of the machine's beliefs about a copy."""
     values = {name: set(value) if isinstance(value, set) else value for name, value in vars(copy).items()}
     return {**values, "loaded": dict(copy.loaded)}
 
 
 def told(copy: Copy) -> tuple[dict[str, Any], set[str]]:
-    """Return what a copy has in memory, and which of its fields are changed."""
+    """Return a copy's values in memory, and its changed fields."""
     return state_of(copy.document), set(copy.document.changes())

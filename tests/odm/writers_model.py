@@ -34,13 +34,13 @@ from odm.writers_copies import FIELDS, LISTS, Copy, is_append, kept_set, merged,
 from tools.faces import eventually
 from tools.proxy import LineProxy
 
-# The copy that a step is about; `TransactionMachine` reads its writer of it too.
+# The copy for a step; `TransactionMachine` also derives the writer from it.
 COPIES = st.integers(0, 11)
 SAVES = st.sampled_from(["save", "save_all"])
 
 
 def alone(step: Any) -> Any:
-    """Make a step that no transaction has a part in, and that would wait for one that has stored something."""
+    """Mark a step that no transaction takes part in: it runs only when no open transaction has stored anything."""
 
     @functools.wraps(step)
     def alone_step(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ def alone(step: Any) -> Any:
 
 
 class Machine(RuleBasedStateMachine):
-    """One document, some copies of it, and what happens to them."""
+    """One document, some copies of it, and their steps."""
 
     face: Any
     db: Connection
@@ -59,7 +59,7 @@ class Machine(RuleBasedStateMachine):
     line: LineProxy
     model: Any
     other: OtherProcess
-    # Of all runs together.
+    # Over all runs.
     taken = 0
 
     def __init__(self) -> None:
@@ -74,18 +74,18 @@ class Machine(RuleBasedStateMachine):
         self.id = first.id
 
     def name(self) -> str:
-        """A name that no other element has."""
+        """Return a name that no other element has."""
         self.names += 1
         return f"e{self.names}"
 
     @property
     def row(self) -> dict[str, Any]:
-        """What is stored."""
+        """Return the stored document."""
         found: dict[str, Any] = self.raw.find_one({"_id": self.id})
         return found
 
     def pick(self, index: int) -> Copy:
-        """One of the copies."""
+        """Return one of the copies."""
         return self.copies[index % len(self.copies)]
 
     @initialize()
@@ -99,11 +99,11 @@ class Machine(RuleBasedStateMachine):
         document = self.face.call(query.using(self.far) if is_far else query, "one")
         self.copies.append(Copy(document, self.row, is_far))
 
-    # What `TransactionMachine` does otherwise.
+    # Overridden by `TransactionMachine`.
 
     @property
     def is_alone(self) -> bool:
-        """Whether no open transaction has stored anything."""
+        """Return whether no open transaction has stored anything."""
         return True
 
     def by_itself(self) -> AbstractContextManager[None]:
@@ -117,7 +117,7 @@ class Machine(RuleBasedStateMachine):
     def stores(self, copy: Copy | None) -> None:
         """Called before a copy is stored outside of `settle`; None: by another program."""
 
-    # What the program does to its copies.
+    # Changes of the program to its copies.
 
     @rule(index=COPIES, is_far=st.booleans())
     def load_another(self, index: int, is_far: bool) -> None:
@@ -228,7 +228,7 @@ class Machine(RuleBasedStateMachine):
             stored, found = self.stored(before, name), self.stored(after, name)
             mine, base = memory[name], copy.loaded[name]
             if name not in changed:
-                # What was assigned is sent, though it is what was loaded.
+                # An assigned field is sent, even with the loaded value.
                 if found != stored and not (name in copy.assigned and (found or []) == (mine or [])):
                     return f"{name} was not changed, and is {found} instead of {stored}"
             elif name == "n" or mine is None:
@@ -245,8 +245,8 @@ class Machine(RuleBasedStateMachine):
         return None
 
     def must_be_stored(self, copy: Copy, before: dict[str, Any], changed: set[str]) -> bool:
-        """Whether a save has no reason to be refused."""
-        # What was set to None is sent, though None was read.
+        """Return whether a save has no reason to be refused."""
+        # A field set to None is sent, even if None was read.
         unsaved = changed | set(copy.document.changes())
         if copy.is_uncertain or not unsaved:
             return not unsaved
@@ -256,7 +256,7 @@ class Machine(RuleBasedStateMachine):
         for name in changed - {"n"}:
             stored, mine, base = self.stored(before, name), memory[name], copy.loaded[name]
             if mine is not None and name in before and stored is None and name not in copy.was_null:
-                # Nothing is appended to null.
+                # Nothing can be appended to null.
                 return False
             if (
                 (stored or []) == (base or [])
@@ -286,7 +286,7 @@ class Machine(RuleBasedStateMachine):
         save: Callable[[], Any],
         is_apart: bool = False,
     ) -> None:
-        """Save a copy, and compare its result with the stored document; `is_apart`: in a session of its own."""
+        """Save a copy, and compare its result with the stored document; `is_apart`: in a separate session."""
         memory, sent = state_of(copy.document), changed | set(copy.document.changes())
         refused: StaleDocument | OperationFailure | None = None
         try:
@@ -294,7 +294,7 @@ class Machine(RuleBasedStateMachine):
         except (StaleDocument, OperationFailure) as error:
             refused = error
         if refused is not None:
-            # The server's own refusal to append to null is as loud.
+            # The server's own refusal to append to null counts too.
             assert isinstance(refused, StaleDocument) or self.is_of_null(refused), refused
             assert not self.must_be_stored(copy, before, changed), f"refused: {refused}"
             assert self.row == before
@@ -308,17 +308,17 @@ class Machine(RuleBasedStateMachine):
 
     @staticmethod
     def is_of_null(error: OperationFailure) -> bool:
-        """Whether the server refused to append to null."""
+        """Return whether the server refused to append to null."""
         return "must be an array but is of type null" in str(error)
 
     @staticmethod
     def is_doubled(row: dict[str, Any], name: str) -> bool:
-        """Whether an element is stored twice."""
+        """Return whether an element is stored twice."""
         names = [row[0] for row in rows_of(row.get(name)) or []]
         return len(names) != len(set(names))
 
     def save_by(self, copy: Copy, way: str) -> None:
-        """Save a copy by one of the ways."""
+        """Save a copy in one of the ways."""
         if way == "save":
             self.face.save(copy.document)
         elif way == "session":
@@ -327,7 +327,7 @@ class Machine(RuleBasedStateMachine):
             self.face.call(self.model, "save_all", [copy.document])
 
     def in_session(self, copy: Copy) -> None:
-        """Save in a session of the driver's, which the fast path does not take."""
+        """Save in a session of the driver, which the fast path does not use."""
         at = self.far if copy.is_far else self.db
         client = at.aclient if self.face.is_async else at.client
         session = client.start_session()
@@ -359,7 +359,7 @@ class Machine(RuleBasedStateMachine):
         """Load a copy again, and compare its values with the stored ones and those that it keeps."""
         memory, changed, base, was_uncertain = (
             state_of(copy.document),
-            # What was set to None is pending, though None was read.
+            # A field set to None is pending, even if None was read.
             copy.changed | (set(copy.document.changes()) & set(FIELDS)),
             copy.loaded,
             copy.is_uncertain,
@@ -386,7 +386,7 @@ class Machine(RuleBasedStateMachine):
             elif name in changed - {"n"}:
                 is_added = (base[name] is None and mine == []) or is_append(base[name], mine)
                 if was_uncertain:
-                    # What was appended may be stored. What an update could not tell left the former state as the base.
+                    # Appended elements may be stored. If an update could not tell, the former state remains the base.
                     assert not is_added or set(stored or []) <= set(after[name]), (name, after[name], stored)
                     continue
                 if is_added and stored is not None:
@@ -439,13 +439,13 @@ class Machine(RuleBasedStateMachine):
             for one in threads:
                 one.join()
         assert not errors, errors
-        # What was refused is pending: one more save makes the document what one save would have made it.
+        # A refused change is pending: one more save stores what a single save would have stored.
         changed, memory = copy.changed, state_of(copy.document)
         try:
             self.face.save(copy.document)
         except (StaleDocument, OperationFailure):
             assert not self.must_be_stored(copy, before, changed)
-            # Nothing of it was stored, or only what saves before the conflict sent.
+            # Nothing of it was stored, or only the saves before the conflict.
             assert all(not self.is_doubled(self.row, name) for name in LISTS)
             self.face.call(copy.document, "reload")
             copy.took(self.row)
@@ -459,7 +459,7 @@ class Machine(RuleBasedStateMachine):
     # Saves that fail.
 
     def fail(self, **how: Any) -> None:
-        """Let the server's next updates fail."""
+        """Make the server's next updates fail."""
         times = how.pop("times", 1)
         point = {"configureFailPoint": "failCommand", "mode": {"times": times}}
         self.admin.command(point, data={"failCommands": ["update"], **how})
@@ -507,7 +507,7 @@ class Machine(RuleBasedStateMachine):
         finally:
             self.admin.command("configureFailPoint", "failCommand", mode="off")
         after = self.row
-        # Another order of keys may have been met first, which is tried again only after an answer.
+        # The save may have met another order of keys first, and retries that only after a reply.
         wrong = None if after == before else self.may_be_stored(copy, before, after, changed)
         assert wrong is None, wrong
         assert copy.changed == changed
@@ -524,7 +524,7 @@ class Machine(RuleBasedStateMachine):
     @alone
     def save_and_lose(self, index: int, is_stored: bool, is_cancelled: bool, way: str, chance: int) -> None:
         copy = self.pick(index)
-        # To connect again takes half a second.
+        # Reconnecting takes half a second.
         if chance:
             return
         before, changed = self.row, copy.changed
@@ -532,10 +532,10 @@ class Machine(RuleBasedStateMachine):
             return
         is_shown = any(self.stored(before, name) == copy.loaded[name] for name in changed)
         if is_stored and not is_shown:
-            # What is stored already would not be seen to be stored.
+            # If the values are stored already, the test could not see the save arrive.
             return
         self.stores(copy)
-        # The connection is open, so that the next thing sent is the update.
+        # This opens the connection, so that the update is sent next.
         self.face.call(self.model.find().using(self.far), "count")
         try:
             self.lose(copy, before, is_stored, is_cancelled, way)
@@ -564,7 +564,7 @@ class Machine(RuleBasedStateMachine):
         memory, sent = state_of(copy.document), changed | set(copy.document.changes())
         is_known = break_off(self.face, self.admin, copy.document, ways, after_ms / 1000)
         after = self.row
-        # The second is refused if another copy changed a list, too, and then neither may be stored.
+        # If another copy changed a list, the second save is refused, and neither may be stored.
         wrong = None if after == before and not is_known else self.may_be_stored(copy, before, after, changed)
         assert wrong is None, wrong
         if is_known:
@@ -575,7 +575,7 @@ class Machine(RuleBasedStateMachine):
             copy.is_uncertain = True
 
     def lose(self, copy: Copy, before: dict[str, Any], is_stored: bool, is_cancelled: bool, way: str) -> None:
-        """Save a copy, and lose the line before or after the server has the update."""
+        """Save a copy, and break the connection before or after the server has the update."""
         document, kind = copy.document, self.model
         if is_stored:
             self.line.delay_down_ms = 600_000.0
@@ -599,7 +599,7 @@ class Machine(RuleBasedStateMachine):
             running.result(60)
         eventually(lambda: not _core.odm_flags(document) & SAVING, "the end of the save")
 
-    # What other programs do.
+    # Changes by other programs.
 
     @rule(kind=st.sampled_from(["tags", "keys", "spare"]))
     @alone
@@ -623,7 +623,7 @@ class Machine(RuleBasedStateMachine):
             part["n"] = Int64(part.get("n", 0))
         else:
             part = dict(reversed(part.items()))
-        # The same in another form is no change, and no version.
+        # The same value in another form changes neither the document nor its version.
         self.change_behind({"$set": {f"parts.{at}": part}}, how in ("n", "note"))
 
     @rule(kind=st.sampled_from(LISTS), at=st.integers(0, 9))
@@ -642,7 +642,7 @@ class Machine(RuleBasedStateMachine):
         self.change_behind(change)
 
     def change_behind(self, change: dict[str, Any], counts: bool = True) -> None:
-        """Change the document by the driver, as a program that knows of versions does."""
+        """Change the document through the driver, as a program that knows of versions does."""
         self.stores(None)
         if self.model is Counted and counts:
             change["$inc"] = {"rev": 1}
@@ -651,13 +651,13 @@ class Machine(RuleBasedStateMachine):
     @rule(index=COPIES)
     def update(self, index: int) -> None:
         copy = self.pick(index)
-        # What was set to None is sent, though None was read.
+        # A field set to None is sent, even if None was read.
         unsaved = copy.changed | set(copy.document.changes())
         if not unsaved & {"n", "tags"}:
             self.update_copy(copy, unsaved)
 
     def update_copy(self, copy: Copy, unsaved: set[str]) -> None:
-        """Send changes for a copy, unless it is stale and has others that are not saved."""
+        """Send changes for a copy, unless it is stale and has other unsaved changes."""
         before, changed, memory = self.row, copy.changed, state_of(copy.document)
         if copy.rev is not None and unsaved and before["rev"] != copy.rev:
             return
@@ -712,7 +712,7 @@ class Machine(RuleBasedStateMachine):
             assert is_now[: len(was)] == was or name == "keys"
             assert sorted(found for found, _ in is_now) == sorted([*(found for found, _ in was), *added])
 
-    # What must hold.
+    # Invariants.
 
     @invariant()
     def nothing_is_stored_twice(self) -> None:

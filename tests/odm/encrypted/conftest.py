@@ -1,4 +1,4 @@
-"""A connection with keys."""
+"""A connection with encryption keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def providers() -> dict[str, Any]:
 def db(
     request: Any, server: Any, database_name: str, face: Any, providers: dict[str, Any]
 ) -> Iterator[Connection]:
-    """A connection with keys."""
+    """A connection with encryption keys."""
     vault = f"{database_name}.vault"
     if getattr(request, "param", OPTIONS) == OPTIONS:
         options = AutoEncryptionOpts(providers, vault, bypass_query_analysis=True)

@@ -1,4 +1,4 @@
-"""Models with encrypted fields, and their documents as the server has them."""
+"""Models with encrypted fields, and their documents as stored."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Owned(Document):
     n: int = 0
 
 
-# The ways that a connection may have keys in; where a test does not say, it is the first.
+# Ways to give a connection its keys; tests that name none use the first.
 OPTIONS, OBJECTS = "options of the client", "objects beside it"
 
 
@@ -56,7 +56,7 @@ def face_client(server: Any, is_async: bool) -> Any:
 
 
 def stored(server: Any, db: Connection, model: Any = Person) -> list[dict[str, Any]]:
-    """What the server has."""
+    """Return the stored document."""
     with face_client(server, False) as client:
         return client[db.name][model.__collection__].find().sort("_id").to_list()
 

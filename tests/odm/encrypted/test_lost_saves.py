@@ -1,4 +1,4 @@
-"""A save of encrypted fields that was broken off reaches the server after the one that repeats it, and is refused."""
+"""A late save of encrypted fields, which reaches the server after its repetition, is refused."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def test_one_document_is_one_object_and_transactions_encrypt(db: Connection, fac
 
 def test_texts_of_documents_do_not_show_encrypted_fields(db: Connection) -> None:
     shown = repr(make())
-    # Whole values: the id may have the digits of a part.
+    # Whole values only: the id may contain the digits of a part.
     assert "457-55-5462" not in shown
     assert "4200.5" not in shown
     assert "Ada" in shown
@@ -196,7 +196,7 @@ def test_pymongo_reads_what_is_written_and_the_other_way_round(
     assert (found.name, found.ssn, found.pay) == ("Peer", "77", 7.5)
 
 
-# What each operation of a query gives for one person; a new operation has no row, which fails the test.
+# The result of each query operation for one person; a new operation lacks a row, which fails the test.
 PERSON = {"ssn": "457-55-5462", "pay": 4200.5}
 DEEDS: dict[str, Any] = {
     "iterate": lambda face, q: [p.pay for p in face.collect(q)] == [4200.5],
@@ -355,7 +355,7 @@ def test_a_key_may_be_named_by_a_function(db: Connection, face: Any, server: Any
     assert [noted.text for noted in face.call(Noted.find(), "all")] == ["a", "b"]
 
 
-# With the client's options replies are decrypted as PyMongo has them, those with errors too.
+# With the client's options replies are decrypted as in PyMongo, even where the driver finds an error.
 @pytest.mark.parametrize("db", [OBJECTS], indirect=True)
 def test_errors_of_the_server_do_not_quote_plain_values(db: Connection, face: Any) -> None:
     face.call(Person, "sync_indexes")

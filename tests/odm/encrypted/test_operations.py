@@ -1,4 +1,4 @@
-"""Fields marked `Encrypted`: what the server gets, what the program gets back, and what is refused."""
+"""Fields marked `Encrypted`: the commands sent, the values returned, and the refusals."""
 
 from __future__ import annotations
 

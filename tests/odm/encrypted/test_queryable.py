@@ -57,23 +57,23 @@ def ada() -> Patient:
 
 
 def stored(server: Any, db: Connection) -> dict[str, dict[str, Any]]:
-    """What the server has, by names."""
+    """Return the stored document, by names."""
     with face_client(server, False) as client:
         return {row["name"]: row for row in client[db.name].queryable_patients.find()}
 
 
 def kind(value: Any) -> tuple[int, int]:
-    """The subtype of an encrypted value and what kind of it libmongocrypt says it is."""
+    """Return the subtype of an encrypted value and the kind that libmongocrypt names."""
     return value.subtype, value[0]
 
 
-# As the server makes them: found by equality, and not findable.
+# As the server stores them: searchable by equality, and not searchable.
 INDEXED, UNINDEXED = (6, 14), (6, 16)
 
 
 @pytest.fixture
 def patients(db: Connection, face: Any) -> Connection:
-    """A connection whose server has the collection with one document."""
+    """A connection to a server whose collection has one document."""
     face.call(Patient, "create_collection")
     face.save(ada())
     return db
@@ -242,7 +242,7 @@ def test_values_of_explicit_encryption_are_stored_and_read(
         row = stored(server, patients)["Ada"]
         assert keys.decrypt(row["ssn"]) == "457"
         secret = keys.encrypt("457", "Indexed", key, query_type="equality", contention_factor=2)
-    # An operand that is encrypted already stays as it is.
+    # An operand that is already encrypted stays unchanged.
     assert face.call(Patient.find({"ssn": secret}), "one").name == "Ada"
 
 

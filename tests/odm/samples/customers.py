@@ -101,7 +101,7 @@ class Measured(Document):
 
 
 def change(given: Any, level: int | None) -> int:
-    """Changes that fit, which no checker may refuse, values of type Any and of unions among them."""
+    """Valid changes, which no checker may refuse, values of type Any and of unions among them."""
     changes: list[Update] = [set_(Measured.level, 1), set_on_insert(Measured.note, "x")]
     return Measured.find().update(
         *changes,
