@@ -1,7 +1,7 @@
-"""Pages in headless Chromium, the system's own: whether axe finds fault with one, and whether it is too wide.
+"""Pages in the system's headless Chromium: the faults that axe finds, and content that is too wide.
 
-Chromium is Debian's package, found or installed as the servers of other tests are. MANGONEL_PICTURES names a folder
-that keeps a picture of each page that was looked at.
+Chromium is Debian's package, found or installed as the servers of other tests are. MANGONEL_PICTURES names a folder for
+a picture of each page.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ THEMES = ("light", "dark")
 LOOKS = tuple((size, theme) for size in SIZES for theme in THEMES)
 TIMEOUT_MS = 60_000
 
-# What sticks out of the page and is not inside of something that scrolls by itself, innermost last.
+# Elements that stick out of the page and are not inside an element that scrolls by itself, innermost last.
 TOO_WIDE = """() => {
   const inside = (node) => node !== document.body && node !== null
     && (getComputedStyle(node).overflowX !== "visible" || inside(node.parentElement));
@@ -36,15 +36,15 @@ Lend = Callable[[], AbstractContextManager[Any]]
 
 @contextmanager
 def chromium() -> Iterator[Lend]:
-    """Start a browser without a window; give a function that lends it to one test after the other.
+    """Start a headless browser; return a function that lends it to one test after another.
 
-    Playwright's event loop runs in a greenlet, and asyncio takes it for one that runs in all of this thread. So it
-    counts as running while the browser is lent, and tests beside may run loops of their own.
+    Playwright's event loop runs in a greenlet, but asyncio sees it as running in the whole thread. So it is marked as
+    running only while the browser is lent, and other tests may run loops of their own.
     """
     playwright = pytest.importorskip("playwright.sync_api")
     program = needed("chromium")
     with playwright.sync_playwright() as tools:
-        # Its sandbox needs rights that containers seldom give; what it shows here is ours.
+        # Its sandbox needs rights that containers seldom have; it shows only our own pages here.
         browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
         loop = asyncio._get_running_loop()
 
@@ -63,7 +63,9 @@ def chromium() -> Iterator[Lend]:
 
 
 def faults_in(page: Any, name: str, looks: Iterable[tuple[str, str]] = LOOKS) -> list[str]:
-    """Return the faults of a page in each pair of size and theme. It is loaded once: half of the work is that."""
+    """Return the faults of a page in each pair of size and theme. It is loaded once, because loading is half of the
+    work.
+    """
     found: list[str] = []
     for size, theme in looks:
         width, height = SIZES[size]
@@ -74,10 +76,10 @@ def faults_in(page: Any, name: str, looks: Iterable[tuple[str, str]] = LOOKS) ->
 
 
 def faults(page: Any, name: str) -> list[str]:
-    """Return what axe finds on a page that is at rest, and what makes it scroll sideways."""
+    """Return the faults that axe finds on a page at rest, and the elements that make it scroll sideways."""
     from axe_playwright_python.sync_playwright import Axe
 
-    # A colour that fades is judged at rest.
+    # A fading colour is judged after its transition.
     page.wait_for_function("() => document.getAnimations().length === 0")
     if folder := os.environ.get("MANGONEL_PICTURES"):
         page.screenshot(path=f"{folder}/{name}.png", full_page=True)

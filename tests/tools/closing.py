@@ -1,4 +1,4 @@
-"""The output of a whole run: regular lines of progress, and its counts at the end.
+"""The output of a whole run: regular progress lines, and counts at the end.
 
 Both are for `--sample` and `--rest`, in the process that prints; a run of a few files looks as pytest makes it.
 """
@@ -27,16 +27,16 @@ KINDS = {
 }
 OUTCOMES = ("passed", "failed", "gap", "skipped")
 PEERS = "bson|gridfs|pymongo|motor|beanie|mongoengine|odmantic|pymongoarrow|flask_pymongo|mongojet"
-# Reasons with a line of their own; the rarer ones are added up.
+# Reasons with a line of their own; rarer reasons are added up.
 REASONS = 12
-# Folders whose time is told.
+# Folders whose time is printed.
 FOLDERS = 8
 # Seconds between two lines of progress.
 EVERY = 15.0
 
 
 class ClosingLines:
-    """Counts tests by kind and outcome, what was skipped by reason, and the time of each folder."""
+    """Counts tests by kind and outcome, and skips by reason, and sums the time of each folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -45,7 +45,7 @@ class ClosingLines:
         self._seconds: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a test once: where it was called, or where it was skipped or failed outside of that."""
+        """Count a test once: when it is called, or when it is skipped or fails outside the call."""
         folder = "/".join(Path(report.nodeid.partition("::")[0]).parts[1:2])
         self._seconds[folder] = self._seconds.get(folder, 0.0) + report.duration
         if report.when != "call" and report.passed:
@@ -85,7 +85,7 @@ class ClosingLines:
 
 @functools.cache
 def kind_of(root: Path, file: str) -> str:
-    """Return which of the kinds the tests of a file are."""
+    """Return the kind of a file's tests."""
     folder = Path(file).parts[1:2]
     if folder == ("spec",):
         return "official"
@@ -109,24 +109,24 @@ class Progress:
         self._failed = 0
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Print no letters: what fails gets a line of its own, below."""
+        """Print no letters: each failure gets a line of its own, below."""
         if report.passed and report.when == "call" and not hasattr(report, "wasxfail"):
             return "passed", "", ""
         if report.skipped and not hasattr(report, "wasxfail"):
             return "skipped", "", ""
         if report.failed:
-            # The words stand in the summary at the end.
+            # The words appear in the summary at the end.
             return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
         return None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Name a failure at once."""
+        """Report a failure at once."""
         if report.failed:
             self._failed += 1
             self._write(f"failed: {report.nodeid}")
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """A test ended; say how far the run is, if that was not said a moment ago."""
+        """A test ended; print the progress, unless that was done a moment ago."""
         self._done += 1
         now = time.monotonic()
         if now - self._told >= EVERY:

@@ -28,7 +28,7 @@ class DnsServer:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
-        self.is_silent = False  # hears and does not answer
+        self.is_silent = False  # receives but does not reply
         self._records: dict[tuple[str, str], dns.rrset.RRset] = {}
         self._later: dict[tuple[str, str], dns.rrset.RRset] = {}
         self._line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -46,7 +46,7 @@ class DnsServer:
         ttl: int = 60,
         service: str = "mongodb",
     ) -> None:
-        """Name these hosts and ports from now on, or once, and `then` others."""
+        """Answer with these hosts and ports from now on; with `then`, once, and with others afterwards."""
         name = f"_{service}._tcp.{name}"
         self._put(name, "SRV", ttl, [f"0 0 {port} {host}." for host, port in hosts])
         self._put(name, "SRV", ttl, [f"0 0 {port} {host}." for host, port in then], self._later)

@@ -1,4 +1,4 @@
-"""Every behaviour on every face: a `Face` runs calls and hides which kind of client it has.
+"""A `Face` runs calls and hides its kind of client, so that every test runs on every face.
 
 The loop of an asyncio face runs in a thread of its own, so that the test itself may block on the server's side of
 things. Folders choose their faces: `face = faces("blocking", "asyncio")` in a conftest is a fixture.
@@ -38,7 +38,7 @@ __all__ = [
     "wait_closed",
 ]
 
-TIMEOUT = 60.0  # seconds for anything that must happen; only a bug takes so long, on a busy machine too
+TIMEOUT = 60.0  # seconds for anything that must happen; only a bug takes this long, even on a busy machine
 
 # "streams" watches no descriptors, as Windows' own loop.
 LOOPS = ("asyncio", "uvloop", "streams")
@@ -77,7 +77,7 @@ class Face:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, which runs from now on."""
+        """Return the loop, which runs from now on."""
         if self._loop is None:
             self._loop = new_loop(self.name)
             self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -85,7 +85,7 @@ class Face:
         return self._loop
 
     def start(self, call: Callable[[], Any]) -> concurrent.futures.Future[Any]:
-        """Start a call; its future tells how it went. On asyncio the future can be cancelled."""
+        """Start a call; return a future with its outcome. On asyncio the future can be cancelled."""
         if self.is_async:
 
             async def steps() -> Any:
@@ -109,7 +109,7 @@ class Face:
         return future
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Run a call to its end; on asyncio all of it inside the loop."""
+        """Run a call to its end; on asyncio entirely inside the loop."""
         return self.start(call).result(TIMEOUT) if self.is_async else call()
 
     def wait(self, value: Any) -> Any:
@@ -183,7 +183,7 @@ class StreamsLoop(asyncio.SelectorEventLoop):
     def _refuse(self, *args: Any) -> NoReturn:
         raise NotImplementedError
 
-    # What removes them is used by asyncio itself.
+    # asyncio itself uses the methods that remove them.
     add_reader = add_writer = _refuse
 
 
@@ -199,7 +199,7 @@ def new_loop(name: str) -> asyncio.AbstractEventLoop:
 
 
 def pool_sizes(client: Any) -> tuple[int, int, int, int]:
-    """Idle, in use, being opened, waiting: of the client's only shard."""
+    """Return the connections of the client's only shard: idle, in use, being opened, waiting."""
     port = client._port
     if port.is_async and port._home is None:
         return (0, 0, 0, 0)
@@ -209,7 +209,7 @@ def pool_sizes(client: Any) -> tuple[int, int, int, int]:
 
 
 def eventually(condition: Callable[[], Any], what: str = "the condition") -> None:
-    """Wait until it holds."""
+    """Wait until the condition is true."""
     end = time.monotonic() + TIMEOUT
     while not condition():
         if time.monotonic() > end:
@@ -220,7 +220,7 @@ def eventually(condition: Callable[[], Any], what: str = "the condition") -> Non
 def in_the_end(kind: type[BaseException], said: str, call: Callable[[], Any]) -> None:
     """Repeat a call that fails each time until its error matches `said`.
 
-    With a short limit the first error may come before a thread that the driver looks around with had its turn.
+    With a short limit the first error may come before a monitor thread has run.
     """
     told = []
 
@@ -237,7 +237,7 @@ def in_the_end(kind: type[BaseException], said: str, call: Callable[[], Any]) ->
 
 
 def connections_of(server: ScriptedServer, name: str) -> set[int]:
-    """The numbers of the connections on which this command came."""
+    """Return the numbers of the connections on which this command arrived."""
     return {request.connection for request in server.received(name)}
 
 
@@ -247,7 +247,7 @@ def wait_closed(server: ScriptedServer, connection: int) -> None:
 
 
 def open_sockets() -> int:
-    """How many sockets this process has open."""
+    """Return how many sockets this process has open."""
     gc.collect()
     count = 0
     for name in os.listdir("/proc/self/fd"):

@@ -12,7 +12,7 @@ __all__ = ["in_child"]
 
 
 def in_child(work: Callable[[], Any]) -> Any:
-    """Run `work` in a forked child and return what it returned; fails when the child did."""
+    """Run `work` in a forked child and return its result; fail when the child fails."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,6 +1,6 @@
-"""Frames of a traceback by where their code lies, the driver's or the tests'; and the frames that a call enters.
+"""Frames of a traceback by the folder of their code, the driver's or the tests'; and the frames that a call enters.
 
-The folders are told by their folders' full paths, since a checkout may lie below a folder of any name.
+Folders are compared by their full paths, since a checkout may lie below a folder of any name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def frames_below(folder: Path, error: BaseException) -> Iterator[FrameType]:
 
 
 def frames_outside(folder: Path, error: BaseException) -> Iterator[FrameType]:
-    """Yield the frames of an error's traceback that run code from elsewhere."""
+    """Yield the frames of an error's traceback that run code from other folders."""
     return (frame for frame, is_below in _frames(folder, error) if not is_below)
 
 
@@ -37,9 +37,9 @@ def _frames(folder: Path, error: BaseException) -> Iterator[tuple[FrameType, boo
 
 
 def entered(act: Callable[[], object], below: Path | None = None) -> list[str]:
-    """Return the functions of Python that a call enters when it is not the first of its kind, itself left out.
+    """Return the Python functions that a repeated call enters, except itself.
 
-    A coroutine is entered each time that it goes on. With `below`, only the code of that folder counts.
+    A coroutine is entered each time it resumes. With `below`, only the code of that folder counts.
     """
     names: list[str] = []
 
@@ -51,7 +51,7 @@ def entered(act: Callable[[], object], below: Path | None = None) -> list[str]:
     act()
     act()
     before = sys.getprofile()
-    # A collection would count finalizers of what other tests left.
+    # A collection would count finalizers of objects that other tests left.
     gc.disable()
     sys.setprofile(note)
     try:

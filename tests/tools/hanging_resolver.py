@@ -1,4 +1,4 @@
-"""A resolver that does not answer for one name until it is told to."""
+"""A resolver that does not reply for one name until the test asks for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 NAME = "late.example"
-# Seconds after which it answers by itself, so that a test that fails also ends.
+# Seconds after which it replies by itself, so that a failing test ends too.
 _LONGEST = 30.0
 
 
@@ -32,7 +32,7 @@ class HangingResolver:
         return self.asked > self._answers and not self._is_released.is_set()
 
     def hang(self) -> None:
-        """Answer no question from now on."""
+        """Answer no query from now on."""
         self._answers = self.asked
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""A port that a test gives to a server, and that no other program takes before it listens, or while it is down."""
+"""A loopback port kept for a server: no other program takes it before the server listens or while it is down."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ __all__ = ["run_pytest"]
 
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run pytest in a folder, with no plugins but those that the arguments name.
+    """Run pytest in a folder, only with the plugins that the arguments name.
 
-    To import every installed plugin takes four times as long as the rest of a short run.
+    Importing every installed plugin takes four times as long as the rest of a short run.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(

@@ -1,4 +1,4 @@
-"""Interrupting this process as a terminal does, and a call at each place where a signal's handler may run."""
+"""Interrupt this process as a terminal does, and interrupt a call at each place where a signal handler may run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-# The interpreter runs a signal's handler after a call into C, at a loop's end and at a function's start.
+# The interpreter runs a signal handler after a call into C, at a loop's end and at a function's start.
 _CHECKED = {
     number
     for name, number in dis.opmap.items()
@@ -20,16 +20,16 @@ _CHECKED = {
 
 
 def press_ctrl_c() -> None:
-    """Have the main thread interrupted, from any thread."""
+    """Interrupt the main thread, from any thread."""
     if sys.platform == "win32":
-        # `os.kill` would end the process there.
+        # On Windows `os.kill` would end the process.
         _thread.interrupt_main()
     else:
         os.kill(os.getpid(), signal.SIGINT)
 
 
 def interrupt(act: Callable[[], Any], at: int, folders: tuple[str, ...]) -> bool:
-    """Run `act`, interrupted at one of the places where a signal's handler may run; return whether it got that far.
+    """Run `act`, interrupted at one of the places where a signal handler may run; return whether that place exists.
 
     Args:
         act: what is run.
@@ -47,7 +47,7 @@ def interrupt(act: Callable[[], Any], at: int, folders: tuple[str, ...]) -> bool
 def places(act: Callable[[], Any], folders: tuple[str, ...], at: int = 0, in_finalizers: bool = False) -> int:
     """Run `act`, as `interrupt` does; return how many such places it passed. Raise KeyboardInterrupt at place `at`.
 
-    `in_finalizers`: the places are those in finalizers, and no others; what is raised there ends nothing but these.
+    `in_finalizers`: the places are only those in finalizers; an exception there ends nothing but the finalizer.
     """
     passed = 0
     last: tuple[FrameType, int] | None = None
@@ -71,7 +71,7 @@ def places(act: Callable[[], Any], folders: tuple[str, ...], at: int = 0, in_fin
         act()
     finally:
         sys.settrace(former)
-        # It would keep the frame, and what that holds.
+        # The exception would keep the frame and its objects alive.
         last = None
     return passed
 

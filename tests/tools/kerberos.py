@@ -23,7 +23,7 @@ from types import ModuleType
 from mangonel.engines.programs import WISH, Missing, find_program, installing_alone
 from tools.held_port import held_port, port_of
 
-# Seconds in which a KDC answers, on a busy machine too.
+# Seconds in which a KDC replies, on a busy machine too.
 START_TIMEOUT = 60
 MODULE_PACKAGES = ("python3-gssapi", "python3-decorator")
 
@@ -40,7 +40,7 @@ class Kdc:
     def __init__(self, folder: Path, realms: tuple[str, ...]) -> None:
         self.folder = folder
         self.realms = realms
-        # No other program takes it while the databases are made.
+        # Keeps the port from other programs while the databases are made.
         self._held = held_port()
         port = port_of(self._held)
         self.environment = {
@@ -181,7 +181,7 @@ def _unpack(packages: tuple[str, ...], home: Path) -> str:
         download = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *packages]
         problem = _problem(download, work)
         if problem:
-            # A bare system has no lists of packages yet.
+            # A bare system has no package lists yet.
             problem = _problem(["apt-get", "-qq", "update"], work) or _problem(download, work)
         extract = 'for each in *.deb; do dpkg-deb --extract "$each" made || exit 1; done'
         problem = problem or _problem(["sh", "-c", extract], work)

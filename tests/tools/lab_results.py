@@ -1,4 +1,4 @@
-"""Results of the lab in the form of a result file, made of given figures; and runs with noise from a seed."""
+"""Lab results in the form of a result file, made from given figures; and runs with noise from a seed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def content(
 
 
 class Subject(Experiment):
-    """What the runs below have played."""
+    """The results of the runs below."""
 
     id = "subject"
 
@@ -85,7 +85,7 @@ class Subject(Experiment):
 
 
 def new_record(size: Size, rounds: int, seed: int, path: Path | None = None, **machine: Any) -> Record:
-    """Return the record of a run that has begun, in a file where there is a path."""
+    """Return the record of a run that has begun; with a path, in a file."""
     plan = Plan("", ("subject",), ("pymongo", "mangonel"), size, rounds, seed)
     record = Record(plan, path, {**FINGERPRINT, **machine})
     record.describe({"version": "6.0", "topology": "standalone", "ping_us": 90})

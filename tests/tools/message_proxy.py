@@ -20,11 +20,11 @@ from tools.messages import HEADER, Request, op_msg, parse_request, read_exactly
 
 __all__ = ["BREAKS", "MessageProxy", "read_message", "refusal"]
 
-# "unsent": the server does not get the command. "lost": it does, and the connection breaks before its answer.
-# "torn": half of the answer arrives. "refused": the server does not get it, and an error is the answer.
+# "unsent": the server does not get the command. "lost": it does, and the connection breaks before its reply. "torn":
+# half of the reply arrives. "refused": the server does not get it, and the proxy replies with an error.
 BREAKS = ("unsent", "lost", "torn", "refused")
 
-# A server may answer these as late as it likes.
+# A server may delay its replies to these.
 AWAITED = frozenset(["hello", "ismaster", "isMaster"])
 UNCOUNTED = AWAITED | {"ping", "endSessions", "killSessions"}
 EXCEEDED_TIME_LIMIT = 262
@@ -53,7 +53,7 @@ class MessageProxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def break_at(self, kind: str, at: int) -> None:
-        """Count from one again, and break the connection at command `at`; 0 breaks nothing."""
+        """Restart the count, and break the connection at command `at`; 0 breaks nothing."""
         with self._lock:
             self._kind, self._at = kind, at
             self.commands, self.broken = [], None
@@ -65,7 +65,7 @@ class MessageProxy:
             self.held = []
 
     def deliver(self, message: bytes) -> dict[str, Any]:
-        """Send a held message after all, and return the server's answer, which no client gets."""
+        """Send a held message after all, and return the server's reply, which reaches no client."""
         with socket.create_connection(self._target, 60.0) as server:
             server.sendall(message)
             return parse_request(read_message(server), 0).command
@@ -76,7 +76,7 @@ class MessageProxy:
             line.close()
 
     def meet(self, request: Request) -> str:
-        """Count a request; return how the connection breaks at it, or "held"; "" if the server gets it."""
+        """Count a request; return how to break the connection at it, or "held"; "" to deliver it."""
         if request.name in UNCOUNTED:
             return ""
         with self._lock:
@@ -130,7 +130,7 @@ class MessageProxy:
 class _Line:
     def __init__(self, proxy: MessageProxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
-        # The command whose answer breaks the connection, and how.
+        # The command whose reply breaks the connection, and how.
         self._doomed = (0, "")
         # Held from a command's first byte until the server has it.
         self._lock = threading.Lock()
@@ -148,7 +148,7 @@ class _Line:
                 arrived.register(self._client.fileno(), select.POLLIN)
                 return bool(arrived.poll(0)) and self._client.recv(1, socket.MSG_PEEK) != b""
             except (OSError, ValueError):
-                # It was closed.
+                # The connection was closed.
                 return False
 
     def carry_up(self) -> None:
@@ -158,12 +158,12 @@ class _Line:
                 if not raw or not self._pass_on(raw):
                     return
         if self._unanswered:
-            # As on a direct connection: the server sees the client leave, and may do its command all the same.
+            # As on a direct connection: the server sees the client disconnect, and may still run its command.
             self._server.shutdown(socket.SHUT_WR)
             self._is_down.wait()
 
     def _pass_on(self, raw: bytes) -> bool:
-        """Return whether the connection goes on."""
+        """Return whether the connection continues."""
         request = parse_request(raw, 0)
         kind = self._proxy.meet(request)
         if kind == "unsent":
@@ -204,7 +204,7 @@ class _Line:
 
 
 def read_message(line: socket.socket) -> bytes:
-    """Return the next whole message; b"" at the end of the line."""
+    """Return the next whole message; b"" at the end of the connection."""
     head = read_exactly(line, HEADER.size)
     if len(head) < HEADER.size:
         return b""
@@ -214,7 +214,7 @@ def read_message(line: socket.socket) -> bytes:
 
 
 def refusal(request: Request) -> dict[str, Any]:
-    """Return the error of a server that has too much to do, with the labels that it gives to such a command."""
+    """Return the error of an overloaded server, with the labels for such a command."""
     if "autocommit" in request.command and request.name not in ("commitTransaction", "abortTransaction"):
         label = "TransientTransactionError"
     elif request.name in ("getMore", "aggregate"):

@@ -22,7 +22,7 @@ class Request:
     """One message as a client sent it."""
 
     connection: int  # 0 for the first accepted, and so on
-    raw: bytes  # the whole message, header included
+    raw: bytes  # the whole message, including its header
     length: int
     request_id: int
     response_to: int
@@ -45,7 +45,7 @@ class Request:
 
     @property
     def is_unacknowledged(self) -> bool:
-        """Whether the client said that it reads no reply."""
+        """Return whether the client announced that it reads no reply."""
         return self.opcode == OP_MSG and bool(self.flags & MORE_TO_COME)
 
 

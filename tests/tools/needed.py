@@ -1,4 +1,4 @@
-"""Programs and servers that a test cannot do without: skipped where they are missing, failed where all must be there.
+"""Required programs and servers of tests: a missing one skips the test, or fails it where all must be there.
 
 MANGONEL_REQUIRE_SERVERS=1, as in continuous integration, makes a missing one a failure.
 """
@@ -12,7 +12,7 @@ import pytest
 
 from mangonel.engines.programs import Missing, find_program
 
-# What the sample asks for. Installed one by one, each takes 4 s of processor time only for apt-get to begin.
+# Packages that the sample requests. Installed one by one, each takes 4 s of processor time only to start apt-get.
 OF_THE_SAMPLE = (
     "redis-server",
     "memcached",

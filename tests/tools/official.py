@@ -1,7 +1,7 @@
 """Where the official specification cases are: the folder that MONGODB_SPECIFICATIONS names, or PyMongo's copies.
 
-`make test` lays the copies out in build/specifications (tools/specifications.py). Importing this sets the variable for
-what is started by a test.
+`make test` lays the copies out in build/specifications (tools/specifications.py). Importing this module sets the
+variable for processes that a test starts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["FOLDER", "NO_FOLDER", "is_partial", "told"]
 _COPIES = Path(__file__).resolve().parents[2] / "build" / "specifications"
 _ORIGIN = "ORIGIN.txt"
 _VARIABLE = "MONGODB_SPECIFICATIONS"
-# The sample of them, as far as one mongod can play them.
+# The sample of these cases, as far as one mongod can play them.
 _CASES = "some 3 600 official cases"
 
 NO_FOLDER = f"{_VARIABLE} names no folder, and `make test` laid out no copies"
@@ -27,12 +27,12 @@ FOLDER = Path(os.environ[_VARIABLE]) if os.environ.get(_VARIABLE) else None
 
 
 def is_partial() -> bool:
-    """Return whether the folder has PyMongo's copies, which are not all cases."""
+    """Return whether the folder holds PyMongo's copies, which are not all cases."""
     return FOLDER is not None and (FOLDER / _ORIGIN).exists()
 
 
 def told() -> str:
-    """Return where the cases are from, or how many are left out and why."""
+    """Return the origin of the cases, or how many are left out and why."""
     if FOLDER is None:
         try:
             why = _COPIES.with_suffix(".txt").read_text(encoding="utf-8").strip()

@@ -14,7 +14,7 @@ def load_program(path: Path, name: str = "") -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # A dataclass looks its module up while that runs.
+    # A dataclass looks its module up while the module runs.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module

@@ -1,11 +1,11 @@
-"""A TCP proxy that cuts, delays and holds a line: the network's bad days, on request.
+"""A TCP proxy that cuts, delays and holds connections on request.
 
     with LineProxy(server.port, delay_ms=2.5) as proxy:
         client = MongoClient(f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true")
         proxy.cut(down=100)      # 100 bytes more reach the client, then its line breaks
 
-"up" is from the client to the server, "down" is back. A delay holds each byte that long and limits nothing
-else: any number of bytes may be under way. Knows nothing of MongoDB.
+"up" is from the client to the server, "down" is back. A delay holds each byte that long and limits nothing else: any
+number of bytes may be in transit. Knows nothing of MongoDB.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class LineProxy:
     def cut(self, *, up: int | None = None, down: int | None = None, reset: bool = False) -> None:
         """Break the connection after this many more bytes; later connections are intact.
 
-        The bytes are counted over all lines; the one that carries the last of them is cut on both sides.
-        `cut()` breaks every line now.
+        The bytes are counted over all connections; the one that carries the last byte is cut on both sides. `cut()`
+        breaks every connection now.
         """
         with self._changed:
             self._reset = reset
@@ -70,7 +70,7 @@ class LineProxy:
             line.close(reset=reset)
 
     def pause(self) -> None:
-        """Deliver nothing, in either direction, until `resume`; lines stay open."""
+        """Deliver nothing, in either direction, until `resume`; connections stay open."""
         with self._changed:
             self._is_paused = True
 
@@ -81,7 +81,7 @@ class LineProxy:
             self._changed.notify_all()
 
     def refuse(self) -> None:
-        """Refuse new connections until `listen`; open lines stay."""
+        """Refuse new connections until `listen`; open connections stay."""
         if self._listener is not None:
             # A blocked accept does not notice a close; a shutdown wakes it. On Windows it is the other way round.
             with contextlib.suppress(OSError):
@@ -97,13 +97,13 @@ class LineProxy:
             threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def wait_for_open(self, count: int, *, timeout: float = 60.0) -> None:
-        """Wait until exactly `count` lines are open."""
+        """Wait until exactly `count` connections are open."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._lines) == count, timeout):
                 raise AssertionError(f"expected {count} open lines in {timeout} s, got {len(self._lines)}")
 
     def stop(self) -> None:
-        """Refuse new lines and break the open ones."""
+        """Refuse new connections and break the open ones."""
         self.refuse()
         self.resume()
         self.cut()
@@ -187,7 +187,7 @@ class _Line:
         for end in (self.client, self.server):
             try:
                 if reset:
-                    # Linger of zero seconds: the close that follows sends RST.
+                    # Linger of zero seconds: the close below sends RST.
                     layout = "hh" if sys.platform == "win32" else "ii"
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(layout, 1, 0))
                     if sys.platform == "win32":
@@ -201,7 +201,7 @@ class _Line:
 
 
 class _Queue:
-    """Bytes under way in one direction, each piece with the time at which it is due."""
+    """Bytes in transit in one direction, each piece with its due time."""
 
     def __init__(self, line: _Line, direction: Direction, source: socket.socket, sink: socket.socket) -> None:
         self.line, self.direction, self.source, self.sink = line, direction, source, sink
@@ -219,7 +219,7 @@ class _Queue:
                 data = b""
             due = time.monotonic() + self.line.proxy._delay(self.direction)
             with self.changed:
-                self.pieces.append((due, data))  # an empty piece is the end
+                self.pieces.append((due, data))  # an empty piece marks the end
                 self.held += len(data)
                 self.changed.notify()
                 self.changed.wait_for(lambda: self.held < HELD_BYTES or self.is_broken)

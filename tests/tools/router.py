@@ -1,4 +1,5 @@
-"""A router of a sharded cluster: a real mongod has the documents and does the commands, a script has the chunk map.
+"""A router of a sharded cluster: a real mongod stores the documents and runs the commands, a script provides the chunk
+map.
 
     with Router(mongod.port, "shop.orders", {"customer": 1}, [MinKey(), 10, 20, MaxKey()]) as router:
         client = MongoClient(router.uri)
@@ -63,7 +64,7 @@ class Router(ScriptedServer):
 
     @property
     def uri(self) -> str:
-        """A URI by which a client discovers a sharded cluster of one router."""
+        """Return a URI by which a client discovers a sharded cluster of one router."""
         return f"mongodb://{self.address}/"
 
     def stop(self) -> None:
@@ -101,7 +102,7 @@ class Router(ScriptedServer):
         return {"ok": 1, "cursor": {"id": Int64(0), "ns": name, "firstBatch": found}}
 
     def _forward(self, request: Request) -> bytes:
-        """Return the mongod's answer."""
+        """Return the mongod's reply."""
         assert not request.is_unacknowledged, f"{request.name} has no answer to wait for"
         line = self._lines.get(request.connection)
         if line is None:

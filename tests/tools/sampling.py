@@ -1,8 +1,8 @@
 """`--sample`: of tests with many faces, loops and paths, selects as many as cover each value and each pair once.
 
-What must be met is written down as features of a test; tests are taken, those with the most new features first, until
-every feature was met, or enough cases of a test were taken. Which ones depends on their names alone, so each worker
-and each run takes the same.
+Each test has features to cover. Tests are taken, those with the most new features first, until every feature is covered
+or enough cases of a test are taken. The choice depends on names alone, so each worker and each run takes the same
+tests.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from hypothesis import is_hypothesis_test
 
 __all__ = ["deselect", "sample"]
 
-# The two ways of waiting, each played in more than one way. A test meets both kinds; which of a kind's ways it is
-# changes from test to test.
+# The two ways of waiting, each with several variants. A test covers both; the variant changes from test to test.
 KINDS = {
     "blocking": "blocking",
     "fused": "blocking",
@@ -30,25 +29,25 @@ KINDS = {
     "streams": "asyncio",
 }
 
-# Ways that share with another of their kind all but the bytes' way in and out: played in each file, not in each test.
+# Variants that differ from another only in how bytes are sent and received: played once per file, not per test.
 SHARING = ("streams",)
 
-# Cases of one test. A table that has more was made by a program, and what one of its rows finds, others find too.
-# The cases of `each_once` are all taken: most of those are others' tables, such as the official cases. Where a case
-# takes long, as a process or a server of its own does, the mark `enough` says how many are taken.
+# Cases of one test. A program makes larger tables, and other rows find what one row finds. The cases of `each_once` are
+# all taken: most of those are others' tables, such as the official cases. Where a case is slow, for example because it
+# starts a process or a server, the mark `enough` sets how many are taken.
 ENOUGH = 8
 
-# Marks a test that plays a sample itself.
+# Marks a test that chooses its own sample.
 AGAIN = "plays_a_sample"
 
-# Fixtures whose tests are all left to the rest. Chromium takes half a second to start and one for each look at a page;
-# where it is not installed, 13 s to install.
+# Fixtures whose tests all belong to `--rest`. Chromium takes half a second to start and one second for each page; where
+# it is not installed, 13 s to install.
 DEAR = ("chromium",)
 
 Feature = tuple[Hashable, ...]
-# Begins what is met once in a file; the others begin with the name of their test.
+# Prefix of features to cover once in a file; the others start with the name of their test.
 FILE = ""
-# What is the same for all cases of a function, by its name and those of its parameters.
+# Parameters that are the same for all cases of a function, by its name and theirs.
 Tables = dict[tuple[str, tuple[str, ...]], list[list[str]]]
 
 
@@ -134,7 +133,7 @@ def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
         for item in waiting:
             new = about[item] - met
             if counts[functions[item]] >= limits[item]:
-                # A way of waiting that the file lacks is played all the same.
+                # A way of waiting that the file lacks is played in any case.
                 new = {feature for feature in new if feature[0] == FILE}
             if len(new) >= enough:
                 taken.add(item)
@@ -155,7 +154,7 @@ def _limit(item: pytest.Item, once: pytest.Mark | None) -> float:
 
 
 def _is_property(item: pytest.Item) -> bool:
-    # Not by the mark of the plugin, which marks the tests later than they are selected.
+    # Not from the plugin's mark, which is set only after the selection.
     return is_hypothesis_test(getattr(item, "obj", None))
 
 
@@ -165,7 +164,7 @@ def _is_left_out(item: pytest.Item) -> bool:
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave in `items` what `--sample` takes, or what `--rest` leaves to it."""
+    """Reduce `items` to the tests that `--sample` takes, or to those left for `--rest`."""
     takes_sample, takes_rest = config.getoption("--sample"), config.getoption("--rest")
     if not takes_sample and not takes_rest:
         return

@@ -1,4 +1,4 @@
-"""A MongoDB server that follows a script: it answers what a test tells it, as badly as the test wants.
+"""A MongoDB server that follows a script: it sends the replies that a test sets, with any fault.
 
     with ScriptedServer() as server:
         server.on("find", {"ok": 1, "cursor": {"id": 0, "ns": "a.b", "firstBatch": []}})   # every time
@@ -32,7 +32,7 @@ __all__ = ["Action", "Close", "Hang", "Raw", "Reply", "Request", "Script", "Scri
 class Reply:
     """Answer with a document, optionally with a fault."""
 
-    document: Mapping[str, Any] | bytes  # bytes: sent as the body section as they are
+    document: Mapping[str, Any] | bytes  # bytes: sent unchanged as the body section
     delay: float = 0.0  # seconds before the first byte
     cut: int | None = None  # send this many bytes of the message, then close
     pieces: int | None = None  # send in pieces of this many bytes, each in its own segment
@@ -64,7 +64,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Hang:
-    """Never answer. The connection stays open and goes on to be read."""
+    """Never reply. The connection stays open and is still read."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ScriptedServer:
         self._on_connect: deque[Action] = deque()
         self._changed = threading.Condition()
         self._open: dict[int, socket.socket] = {}
-        # Connections that asked for nothing but hello, and were answered: those of a driver's monitors.
+        # Connections that sent only hello, and got replies: those of a driver's monitors.
         self._watching: set[int] = set()
         self._accepted = 0
         self._stopped = threading.Event()
@@ -133,18 +133,18 @@ class ScriptedServer:
 
     @property
     def uri(self) -> str:
-        """A URI for a direct connection, which leaves out discovery of other members."""
+        """Return a URI for a direct connection, which leaves out discovery of other members."""
         return f"mongodb://{self.address}/?directConnection=true"
 
     # The script
 
     def on(self, name: str, action: Action) -> None:
-        """Answer this command so, each time that no `once` is left for it."""
+        """Answer this command so, whenever no `once` is left for it."""
         with self._changed:
             self._always[name] = action
 
     def once(self, name: str, *actions: Action) -> None:
-        """Answer the next times that this command comes: the first action first."""
+        """Answer the next occurrences of this command with these actions, in their order."""
         with self._changed:
             self._once.setdefault(name, deque()).extend(actions)
 
@@ -153,10 +153,10 @@ class ScriptedServer:
         with self._changed:
             self._on_connect.extend(actions)
 
-    # What happened
+    # The record
 
     def received(self, name: str | None = None) -> list[Request]:
-        """The messages with this command; without a name, all but handshakes, monitoring and goodbyes."""
+        """Return the messages with this command; without a name, all but handshakes, monitoring and goodbyes."""
         with self._changed:
             hidden = ("hello", "isMaster", "ismaster", "endSessions")
             return [r for r in self.requests if (r.name == name if name else r.name not in hidden)]
@@ -168,16 +168,16 @@ class ScriptedServer:
 
     @property
     def accepted(self) -> int:
-        """Connections accepted so far."""
+        """Return how many connections were accepted so far."""
         return self._accepted
 
     @property
     def open_connections(self) -> int:
-        """Connections that neither side has closed, those of monitors left out."""
+        """Return how many connections neither side has closed, monitors left out."""
         return len(self._open.keys() - self._watching)
 
     def wait_for_open(self, count: int, *, timeout: float = 60.0) -> None:
-        """Wait until exactly `count` connections are open, those of monitors left out."""
+        """Wait until exactly `count` connections are open, monitors left out."""
         self._wait(lambda: self.open_connections == count, timeout, f"{count} open connections")
 
     # The server itself
@@ -189,7 +189,7 @@ class ScriptedServer:
                 _close(line, reset=reset)
 
     def stop(self) -> None:
-        """Stop listening, close everything, and raise the first thing that a client did wrong."""
+        """Stop listening, close everything, and raise the first protocol violation of a client."""
         self._stopped.set()
         # A blocked accept does not notice a close; a shutdown wakes it.
         with contextlib.suppress(OSError):
@@ -197,7 +197,7 @@ class ScriptedServer:
         self._listener.close()
         self.close_connections()
         with self._changed:
-            # The threads' last words may be an error.
+            # The threads may record an error as they end.
             self._changed.wait_for(lambda: not self._open, 10.0)
         if self.errors:
             raise self.errors[0]
@@ -250,7 +250,7 @@ class ScriptedServer:
                     break
                 going_on = self._handle(number, line, raw)
         except OSError:
-            pass  # the client went away, or the test closed the connection
+            pass  # the client disconnected, or the test closed the connection
         except Exception as error:
             self.errors.append(error)
         finally:
@@ -297,7 +297,7 @@ class ScriptedServer:
     def _default(self, request: Request) -> Action:
         if request.name in ("hello", "isMaster", "ismaster"):
             if "maxAwaitTimeMS" in request.command:
-                # Nothing changes here, so an awaitable hello waits for as long as it may.
+                # Nothing changes here, so an awaitable hello waits for its whole limit.
                 return Reply(self._hello(request), delay=request.command["maxAwaitTimeMS"] / 1000)
             return self._hello(request)
         return {"ok": 0, "errmsg": f"no such command: '{request.name}'", "code": 59}
@@ -307,7 +307,7 @@ class ScriptedServer:
         return {**legacy, **self.hello, "connectionId": request.connection + 1}
 
     def _act(self, line: socket.socket, request: Request | None, action: Any) -> bool:
-        """Do it; False when the connection is closed by it."""
+        """Run the action; return False when it closes the connection."""
         if callable(action):
             assert request is not None, "there is no request yet when a connection opens"
             action = action(request)
@@ -356,14 +356,14 @@ def _send_reply(line: socket.socket, request: Request, reply: Reply) -> None:
     for at in range(0, len(data), step):
         line.sendall(data[at : at + step])
         if reply.pieces:
-            time.sleep(0.0005)  # lets the receiver see each piece apart
+            time.sleep(0.0005)  # lets the receiver see the pieces separately
 
 
 def _close(line: socket.socket, *, reset: bool) -> None:
     try:
         if reset:
-            # Linger of zero seconds: the close that follows throws unsent data away and sends RST. It is the
-            # reading thread that closes, since a close from here would wait for its recv; this wakes it.
+            # Linger of zero seconds: the close below discards unsent data and sends RST. The reading thread closes,
+            # since a close from here would wait for its recv; this wakes it.
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             line.shutdown(socket.SHUT_RD)
         else:

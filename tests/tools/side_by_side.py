@@ -1,4 +1,4 @@
-"""How tests are shared out to workers: file by file, those that take long first, large files in parts.
+"""The distribution of tests to workers: file by file, slow files first, large files in parts.
 
 A worker starts the servers that its tests ask for, so the tests of a file stay together where they can.
 """
@@ -13,11 +13,11 @@ import pytest
 
 __all__ = ["Parts", "in_order"]
 
-# Tests of one file that go to a worker at once. More would leave one worker alone at the end.
+# Tests of one file that a worker gets at once. With more, one worker would be left alone at the end.
 PART = 200
 
-# What mostly waits, or takes long in one piece, begins first; what takes no time fills the end. The mapper's matrix
-# takes three minutes of the rest, and would run alone at its end; the official cases wait for six minutes.
+# Tests that mostly wait, or run long in one piece, start first; quick ones fill the end. The mapper's matrix takes
+# three minutes of the rest, and would run alone at its end; the official cases wait for six minutes.
 FIRST = (
     "odm/test_matrix.py",
     "spec",
@@ -38,7 +38,7 @@ _PLACES |= {name: number + 1 for number, name in enumerate(LAST)}
 
 
 def in_order(items: list[pytest.Item], path_of: Callable[[Any], str]) -> None:
-    """Put tests into the order in which they begin; tests of a file keep theirs, except those of its last part."""
+    """Return tests in starting order; tests of a file keep theirs, except those of its last part."""
 
     def place(item: pytest.Item) -> tuple[bool, int]:
         path = path_of(item)
@@ -49,7 +49,7 @@ def in_order(items: list[pytest.Item], path_of: Callable[[Any], str]) -> None:
 
 
 class Parts:
-    """The tests that are left, in parts of a file each; a worker takes those of its own folder first.
+    """The remaining tests, in parts of a file each; a worker takes those of its own folder first.
 
     A worker that comes to a folder starts the servers of its tests, most of which is processor time: a mongod takes
     0.7 s of it. So a folder has one worker, until folders without one are used up.
@@ -87,8 +87,8 @@ class Parts:
         return left
 
     def _next(self, worker: int) -> _Part:
-        """Return a part of the worker's folder, else of a folder that has no worker, else of the one with most left."""
-        # Those that need calm wait for all others.
+        """Return a part of the worker's folder, or of a folder without a worker, or of the one with most tests left."""
+        # Tests that need calm wait for all others.
         parts = [part for part in self._parts if not part.is_calm]
         if not parts:
             return next(iter(self._parts))

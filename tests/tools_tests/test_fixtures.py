@@ -1,4 +1,4 @@
-"""The shared fixtures give real servers with fail points, and a database that no other test has."""
+"""The shared fixtures provide real servers with fail points, and a database that no other test uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tools/imported_names.py` reads out of a program, and which names it calls missing."""
+"""`tools/imported_names.py`: the names that it reads from a program, and those that it calls missing."""
 
 from __future__ import annotations
 

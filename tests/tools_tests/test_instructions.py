@@ -1,4 +1,4 @@
-"""Codec, protocol and mapper take no more instructions than they did, and a slowdown of a twentieth is found.
+"""Codec, protocol and mapper take no more instructions than before, and a slowdown of 5 % is found.
 
 Needs cargo and valgrind; MANGONEL_INSTALL_SERVERS=1 lets the test install the latter from Debian, and with
 MANGONEL_REQUIRE_SERVERS=1 its absence is a failure.
@@ -31,7 +31,7 @@ HINT = "if that is meant: make instructions UPDATE=1, and say why in the commit"
 
 @pytest.fixture(scope="module")
 def valgrind():
-    """Return where the program is."""
+    """Return the path of the program."""
     if shutil.which("cargo") is None or shutil.which("rustc") is None:
         pytest.skip("cargo is not installed, so the compiler that counts belong to is not known")
     return needed("valgrind")
@@ -39,7 +39,7 @@ def valgrind():
 
 @pytest.fixture(scope="module")
 def counts(valgrind):
-    """Return a function that counts, with a slowdown planted or without."""
+    """Return a function that counts, with or without a planted slowdown."""
     program = instructions.build()
     return lambda slow="": instructions.count(program, valgrind, slow)
 
@@ -77,7 +77,7 @@ def test_reading_and_saving_objects_take_no_more_instructions_than_is_kept(valgr
 
 
 def must_take_no_more(valgrind, script):
-    """Compare the rows of one of the extension's scripts with what is kept."""
+    """Compare the rows of one of the extension's scripts with the stored ones."""
     where = instructions.of_extension(instructions.environment())
     kept = instructions.kept_counts().get(where)
     if kept is None:

@@ -1,4 +1,4 @@
-"""The table of interpreters sets the same targets side by side, and only runs of one machine."""
+"""The table of interpreters compares the same targets, and only runs of one machine."""
 
 from __future__ import annotations
 

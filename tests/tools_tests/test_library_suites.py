@@ -1,4 +1,4 @@
-"""The table of libraries' suites keeps what was not run again, and a suite's tests are counted once each."""
+"""The table of libraries' suites keeps the rows that were not run again, and counts each test of a suite once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `make` builds: tests take the release build that is there, else a quick one; what is missing is said first."""
+"""`make` builds: tests use an existing release build, or else a quick one; missing tools are reported first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# What the Makefile's own lines call, beside Python.
+# Programs that the Makefile's own lines call, besides Python.
 PROGRAMS = ("sh", "make", "find", "test", "echo", "df", "tail", "nice", "cat", "mkdir", "touch", "grep")
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
@@ -20,7 +20,9 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A folder with what the Makefile reads, without an environment; its name has a space and no ASCII letter."""
+    """A folder with the files that the Makefile reads, without an environment; its name has a space and no ASCII
+    letter.
+    """
     folder = tmp_path / "ä ü"
     folder.mkdir()
     for path in ROOT.iterdir():
@@ -131,7 +133,7 @@ def test_a_python_that_is_not_there_is_named(checkout):
 
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 def test_where_pip_fails_the_way_to_go_without_an_index_is_told(checkout):
-    # An environment whose pip reaches nothing; making a real one takes seconds.
+    # An environment whose pip cannot reach any index; making a real one takes seconds.
     python = checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho 'ERROR: no matching distribution' >&2\nexit 1\n")

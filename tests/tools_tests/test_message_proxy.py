@@ -1,4 +1,4 @@
-"""The proxy that knows commands is quiet once the server is through with everything that was sent."""
+"""The message proxy is quiet once the server has run every command sent to it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_command_that_the_proxy_has_not_read_yet_is_waited_for(server: Scripte
         client.sendall(HELLO)
         client.recv(65_536)
         (line,) = proxy._lines
-        # As on a machine that is busy: the thread does not come to it.
+        # As on a busy machine, where the thread does not get its turn.
         with line._lock:
             client.sendall(INSERT)
             looks: list[bool] = []

@@ -1,4 +1,4 @@
-"""What a machine lacks to build is said in one line for each, with the remedy, before anything is installed."""
+"""Each missing prerequisite of a build is reported in one line, with the remedy, before anything is installed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_toolchain_that_does_not_do_is_told_with_its_version(programs, told, s
 
 
 def test_an_old_python_is_told_which_one_to_name(programs):
-    # pyenv's names of versions that are not chosen start nothing.
+    # pyenv's shims of versions that are not selected start nothing.
     programs("python3.14", "pyenv: python3.14: command not found", 127)
     programs("python3.13", "Python 3.13.0")
     (line,) = prerequisites.python_problems((3, 10))
@@ -91,7 +91,7 @@ def test_an_old_python_without_another_one_is_told_to_install_one(programs):
 
 
 def old_pythons():
-    """Return interpreters older than the package takes, one of each minor version that is found."""
+    """Return interpreters older than the package supports, one of each minor version that is found."""
     for minor in range(6, 11):
         installed = sorted(Path("~/.pyenv/versions").expanduser().glob(f"3.{minor}.*/bin/python3"))
         yield from [str(installed[-1])] if installed else filter(None, [shutil.which(f"python3.{minor}")])

@@ -1,4 +1,4 @@
-"""The proxy cuts, delays and holds lines as asked, and is invisible otherwise."""
+"""The proxy cuts, delays and holds connections on request, and is invisible otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.proxy import LineProxy
 
 @pytest.fixture
 def echo_port() -> Iterator[int]:
-    """A server that sends back what it gets."""
+    """A server that echoes its input."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(line: socket.socket) -> None:
@@ -83,7 +83,7 @@ def test_line_is_cut_after_exactly_so_many_bytes(proxy: LineProxy, direction: st
         received = read_exactly(line, 100)
     passed = proxy.bytes_up if direction == "up" else proxy.bytes_down
     assert passed == 10
-    # Cut on the way up, the echo of the ten bytes may no longer find its way back.
+    # After a cut of the upstream direction, the echo of the ten bytes may no longer arrive.
     assert len(received) == 10 if direction == "down" else len(received) <= 10
     with connect(proxy) as line:
         line.sendall(b"x" * 25)
@@ -105,7 +105,7 @@ def test_cut_with_reset_is_a_reset(proxy: LineProxy, budget: int | None) -> None
         proxy.cut(up=budget, reset=True)
         if budget:
             line.sendall(b"x" * 9)
-        # The echo of what passed may come first.
+        # The echo of the bytes that passed may come first.
         with pytest.raises(ConnectionResetError):
             read_to_end(line)
 
@@ -117,7 +117,7 @@ def test_delay_holds_each_way_and_does_not_limit_bandwidth(echo_port: int) -> No
             line.sendall(b"x" * 1_000)
         assert len(read_exactly(line, 50_000)) == 50_000
         elapsed = time.monotonic() - start
-    # One after the other it would be fifty seconds.
+    # One after another it would be fifty seconds.
     assert 1 <= elapsed < 30
 
 

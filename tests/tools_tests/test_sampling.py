@@ -1,4 +1,4 @@
-"""What `--sample` takes of a product, and what `--rest` leaves to it."""
+"""The tests that `--sample` takes of a product, and those that it leaves to `--rest`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FACES = ["fused", "reference", "asyncio", "uvloop"]
 
 
 class Item:
-    """As much of a test as sampling looks at."""
+    """As much of a test as sampling reads."""
 
     path = Path("test_x.py")
 
@@ -98,7 +98,7 @@ def test_of_a_test_whose_cases_take_long_as_many_are_taken_as_it_says() -> None:
 
 
 def test_a_way_of_waiting_that_only_a_long_table_has_is_taken_though_enough_rows_were() -> None:
-    # Its rows meet less than the others, so they come last.
+    # Its rows cover fewer features than the others, so they come last.
     long = [Item("test_a", case=case, size=1, face="fused") for case in range(10 * ENOUGH)]
     found = taken([*long, Item("test_a", face="streams")])
     assert {params["face"] for params in found} == {"fused", "streams"}

@@ -1,4 +1,4 @@
-"""The table of servers in the documentation is that of the runs."""
+"""The table of servers in the documentation matches the runs."""
 
 from __future__ import annotations
 

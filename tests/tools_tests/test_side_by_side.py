@@ -70,7 +70,7 @@ def test_a_worker_keeps_to_its_folder_and_then_takes_one_without_a_worker_and_ca
         (1, "tests/demo/a.py::0"),
         (0, "tests/lab/b.py::0"),
         (1, "tests/spec/a.py::0"),
-        # No folder is without a worker: it helps where most is left.
+        # Every folder has a worker, so it helps where most is left.
         (0, "tests/spec/b.py::0"),
         (1, "tests/spec/c.py::0"),
         (0, "tests/lab/a.py::timed"),

@@ -1,4 +1,4 @@
-"""pip hands a source distribution out without running anything of it, whatever it is built with."""
+"""pip downloads a source distribution without running any of its code, whatever its build backend."""
 
 from __future__ import annotations
 

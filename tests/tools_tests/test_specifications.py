@@ -1,4 +1,4 @@
-"""PyMongo's copies of the official cases are laid out as the specifications' repository has them."""
+"""PyMongo's copies of the official cases are laid out like the specifications' repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lists of what a server does not do, and the stand-in for one that runs already."""
+"""The lists of servers' limitations, and the stand-in for a server that runs already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work by whose profile `make trained` compiles is done without a server and without a word."""
+"""The work that provides the profile for `make trained` runs without a server and prints nothing."""
 
 from __future__ import annotations
 

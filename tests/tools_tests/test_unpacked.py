@@ -1,4 +1,4 @@
-"""A program that is not installed comes into an environment, where it is found; nothing else of the system changes."""
+"""A missing program is unpacked into an environment, and nothing else of the system changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.programs import load_program
 
 TOOL = Path(__file__).parents[2] / "tools/unpacked.py"
 
-# Stand for Debian's programs: what apt-get "downloads" is a name, which dpkg-deb makes files of.
+# Stand-ins for Debian's programs: apt-get "downloads" a name, from which dpkg-deb makes files.
 APT = """#!/bin/sh
 case "$*" in
 *update*) exit ${UPDATE:-0} ;;
@@ -58,7 +58,7 @@ def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def without_redis(monkeypatch: pytest.MonkeyPatch, environment: Path) -> None:
-    """As if this system had none: only the environment's own is looked for."""
+    """Act as if the system had no such program: only the environment's own is looked for."""
     monkeypatch.setattr(programs, "FOLDERS", ())
     monkeypatch.setattr(programs.shutil, "which", lambda name: None)
     monkeypatch.setattr(programs.sys, "prefix", str(environment))

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's usual changes are true: each works in a scratch copy that is changed only where its row says."""
+"""CONTRIBUTING's usual changes are complete: each works in a scratch copy with changes only where its row says."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ class Scratch:
         shutil.copytree(ROOT / path, self.folder / path, ignore=shutil.ignore_patterns("__pycache__"))
 
     def change(self, path: str, *replacements: tuple[str, str]) -> None:
-        """Replace each text, which must stand in the file once."""
+        """Replace each text, which must occur in the file once."""
         text = (self.folder / path).read_text()
         for old, new in replacements:
             assert text.count(old) == 1, f"expected once in {path}: {old!r}"
@@ -266,7 +266,7 @@ class Scratch:
         self.changed.append(path)
 
     def add(self, path: str, text: str) -> None:
-        """Write behind what a file has."""
+        """Append to a file."""
         self.write(path, (self.folder / path).read_text() + text)
 
     def python(self, *arguments: str, status: int = 0) -> str:
@@ -290,7 +290,7 @@ class Scratch:
         return self.python("-c", preface + program)
 
     def by_row_alone(self, name: str) -> bool:
-        """Return whether the row names each file that was changed, by itself or by its folder."""
+        """Return whether the row names each changed file, by itself or by its folder."""
         places = re.findall(r"`([\w./]+[/.][\w./]+)`", row(name))
         return all(
             any(path == place or path.startswith(f"{place}/") for place in places) for path in self.changed
@@ -298,7 +298,7 @@ class Scratch:
 
 
 def row(name: str) -> str:
-    """Return what CONTRIBUTING says to change, to add this."""
+    """Return CONTRIBUTING's instructions for adding this."""
     rows = re.findall(rf"^\| {re.escape(name)} \| (.*) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.M)
     assert len(rows) == 1, f"expected one row for {name!r}, got {len(rows)}"
     found: str = rows[0]
@@ -405,7 +405,7 @@ def test_a_package_above_the_driver_has_its_flows_checked_and_its_floor(scratch:
     scratch.write("python/mangonel/shelf/__init__.py", FLOW)
     scratch.python("tools/flows.py")
     scratch.write("python/mangonel/shelf/__init__.py", f"{FLOW}\nimport mangonel.odm\n")
-    # Each look reads all files: one sees that no more is broken than this import breaks.
+    # Each check reads all files: one call shows that only this import breaks a rule.
     said = scratch.python(str(Path(sys.executable).with_name("lint-imports")), "--no-cache", status=1)
     assert re.findall(r" (\d+) broken\.", said) == ["1"], said
     assert re.findall(r"^-\s+(\S+ -> \S+) \(l\.", said, re.M) == ["mangonel.shelf -> mangonel.odm"], said
@@ -456,7 +456,7 @@ def test_a_bson_option_is_a_field_in_python_and_one_in_rust(scratch: Scratch) ->
             "                datetime_conversion,\n                even_days,\n            ),",
         ),
     )
-    # The binding's half is only looked up here, for its build takes minutes: the option is read where the others are.
+    # The binding's half is only searched for, since its build takes minutes: the option is read beside the others.
     binding = "crates/py/src/codec/options.rs"
     assert 'options.getattr("tz_aware")?' in (ROOT / binding).read_text()
     scratch.changed.append(binding)

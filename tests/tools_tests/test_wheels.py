@@ -1,6 +1,6 @@
-"""A wheel counts only when `auditwheel` confirms what it promises; what runs here is compiled by a profile.
+"""A wheel counts only when `auditwheel` confirms its tag; wheels for this machine are compiled by a profile.
 
-No wheel is built for that.
+These tests build no wheel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def wheels() -> ModuleType:
 
 @pytest.fixture
 def wheel(wheels: ModuleType, tmp_path: Path) -> Path:
-    """A file with what every wheel has, and nothing in it."""
+    """A file with the entries of every wheel, all empty."""
     path = tmp_path / "mangonel-0.1.0-cp313-cp313-linux_aarch64.whl"
     with zipfile.ZipFile(path, "w") as archive:
         for name in (*(f"mangonel{part}" for part in wheels.NEEDED), "mangonel/_core.so"):
@@ -38,7 +38,7 @@ def wheel(wheels: ModuleType, tmp_path: Path) -> Path:
 def look_at(
     wheels: ModuleType, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[str, str], list[str]]:
-    """Look at the wheel as one of a target's, with an `auditwheel` that finds a platform tag."""
+    """Check the wheel as one of a target's, with an `auditwheel` that finds a platform tag."""
 
     def look(target: str, found: str) -> list[str]:
         said = f'{wheel.name} is consistent\nwith the following platform tag: "{found}".\n'
@@ -114,7 +114,7 @@ HOST, FOREIGN = "manylinux-x86_64", ("manylinux-aarch64", "musllinux-x86_64", "m
 
 
 class Builds:
-    """What `make` runs: programs that leave what the next one reads."""
+    """The programs that `make` runs: they leave the files that the next one reads."""
 
     def __init__(self, complaint: str = "") -> None:
         self.complaint = complaint
@@ -135,7 +135,7 @@ class Builds:
 def make(
     wheels: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[str, Builds], Path]:
-    """Make a target's wheel on a machine that is a Linux on x86-64, by programs that only leave files."""
+    """Make a target's wheel as on Linux on x86-64, with programs that only leave files."""
     tool = tmp_path / "lib/rustlib/x86_64-unknown-linux-gnu/bin/llvm-profdata"
     tool.parent.mkdir(parents=True)
     tool.touch()

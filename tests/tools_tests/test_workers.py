@@ -1,4 +1,4 @@
-"""Tests that several workers play are reported as if one process had played them."""
+"""Tests played by several workers are reported as if one process had played them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Return a function that plays tests in two workers and returns what is said of it."""
+    """Return a function that plays tests in two workers and returns the output."""
 
     def play(*arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "conftest.py").write_text(CONFTEST)
@@ -118,7 +118,7 @@ def lasting(tmp_path_factory):
     assert sorted(line.removeprefix("ended ") for line in found if line.startswith("ended ")) == sorted(begun)
 
     (tmp_path / "log").unlink()
-    # Interrupted within its beginning, a fixture has no end: both workers must be in their tests by then.
+    # A fixture that is interrupted during its set-up has no teardown: both workers must be in their tests by then.
     last = (
         fixture
         + """
