@@ -34,7 +34,7 @@ from tools.closing import ClosingLines, Progress
 from tools.scripted_server import ScriptedServer
 from tools.spec_table import SpecTable
 
-# A run in the background of a shell inherits an ignored Ctrl-C, which the tests send to themselves and to programs.
+# A background run of a shell inherits an ignored Ctrl-C, which the tests send to themselves and to programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Only the tests of OCSP use the other TLS engine.
@@ -44,7 +44,7 @@ HERE = Path(__file__).parent
 TEST_COMMANDS = {"enableTestCommands": 1}
 
 if not os.access(HERE.parent, os.W_OK):
-    # A checkout that may only be read: what mypy remembers is kept elsewhere.
+    # For a read-only checkout: mypy's cache is kept elsewhere.
     os.environ.setdefault(
         "MYPY_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"mangonel-mypy-{os.getuid()}")
     )
@@ -98,7 +98,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         install_together(needed.OF_THE_SAMPLE)
     gc.freeze()
     gc.enable()
-    # The end of the interpreter frees everything: extension modules report what is left as leaked.
+    # The end of the interpreter frees everything: extension modules report remaining objects as leaks.
     atexit.register(gc.unfreeze)
 
 
@@ -110,14 +110,14 @@ def near() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def ids_in_order() -> None:
-    """Keep the counter of ObjectIds far from its end, behind which ids of the same second sort before earlier ones."""
+    """Keep the counter of ObjectIds far from its end: after a wrap, ids of the same second sort before earlier ones."""
     while ObjectId().binary[9] >= 0x80:
         _core.reseed_object_ids()
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """A replica set of one, with fail points; shared, so leave it as it was found."""
+    """A replica set of one, with fail points; shared, so leave it unchanged."""
     if target.URI:
         yield target.shared()
         return
@@ -127,7 +127,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def standalone() -> Iterator[Server]:
-    """A standalone mongod, with fail points; shared, so leave it as it was found."""
+    """A standalone mongod, with fail points; shared, so leave it unchanged."""
     if target.URI:
         yield target.standalone()
         return
@@ -172,7 +172,7 @@ def database_name(server: Server) -> str:
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """The URI of a port on which nothing listens: the test holds it, so that no other program does meanwhile."""
+    """The URI of a port on which nothing listens; the test holds the port, so that no other program takes it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"mongodb://127.0.0.1:{held.getsockname()[1]}"
@@ -180,6 +180,6 @@ def nowhere() -> Iterator[str]:
 
 @pytest.fixture
 def scripted_server() -> Iterator[ScriptedServer]:
-    """A server that answers as the test says; fails the test when a client breaks the wire protocol."""
+    """A server with scripted replies; the test fails when a client breaks the wire protocol."""
     with ScriptedServer() as scripted:
         yield scripted

@@ -1,4 +1,4 @@
-"""A visitor of the admin: fills in forms as a browser does, and sends them back."""
+"""A visitor of the admin: fills in forms as a browser does, and submits them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Page(HTMLParser):
         self.elements.append(tag)
         given = {name: value or "" for name, value in attrs}
         if tag == "form":
-            # The one in the header logs out.
+            # The form in the header logs out.
             self._is_posted = given.get("method") == "post" and not given.get("action", "").endswith(
                 "/-/logout"
             )
@@ -38,7 +38,7 @@ class Page(HTMLParser):
             return
         if tag == "input" and given.get("type") not in ("file", "submit"):
             if given.get("type") != "checkbox" or "checked" in given:
-                # An input of one line has no line breaks.
+                # A single-line input has no line breaks.
                 is_hidden = given.get("type") == "hidden"
                 value = given.get("value", "")
                 self.form[given["name"]] = value if is_hidden else value.replace("\r", "").replace("\n", "")
@@ -89,7 +89,7 @@ class Visitor:
         self.base = base
 
     def get(self, path: str, status: int = 200) -> Page:
-        """Return a page below the mount, or at a whole address."""
+        """Return a page below the mount, or at a full URL."""
         address = path if path.startswith(self.base) else self.base + path
         answer = self.client.get(address, follow_redirects=True)
         assert answer.status_code == status, (answer.status_code, answer.text)
@@ -100,7 +100,7 @@ class Visitor:
         form = {name: text for name, text in {**page.form, **changed}.items() if text is not None}
         answer = self.client.post(page.action, data=form, files=files, follow_redirects=False)
         if answer.status_code == 303:
-            # httpx would send the content type of the form with it.
+            # httpx would send the form's content type with it.
             answer = self.client.get(answer.headers["location"], follow_redirects=True)
         assert answer.status_code == status, (answer.status_code, answer.text)
         return Page(answer.text)

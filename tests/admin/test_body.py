@@ -1,4 +1,4 @@
-"""A form is read alike in whatever pieces it arrives, and anything else is refused."""
+"""A form is read the same in any pieces, and anything else is refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_large_file_leaves_the_memory() -> None:
     reader.feed(b"\r\n--edge--")
     reader.finish()
     file = reader.files["f!"].file
-    # Whether it has left the memory is told by this attribute alone.
+    # Only this attribute shows whether it has left memory.
     assert file._rolled  # type: ignore[attr-defined]
     assert sum(len(part) for part in iter(lambda: file.read(_body.PIECE), b"")) == 64 * len(piece)
     reader.close()

@@ -1,4 +1,4 @@
-"""The admin in headless Chromium: forms saved as they are, live rows, suggestions, and no script of a document."""
+"""The admin in headless Chromium: forms saved unchanged, live rows, suggestions, and no script from a document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.browser import TIMEOUT_MS, faults_in
 
 SCRIPT = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
-# The mapper reads bytes where it has stored a Binary of the subtype 0.
+# The mapper reads bytes where it has stored a Binary of subtype 0.
 BYTES = Binary(b"b", 5)
 
 
@@ -56,7 +56,7 @@ def address(db: Connection) -> Iterator[str]:
 
 @pytest.fixture
 def person(chromium: Any, address: str) -> Iterator[Any]:
-    """The page of a logged-in user; a script that came with a document, or a fault of ours, fails the test."""
+    """The page of a logged-in user; a script from a document, or a fault of ours, fails the test."""
     context = chromium.new_context(base_url=address)
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()
@@ -75,7 +75,7 @@ def person(chromium: Any, address: str) -> Iterator[Any]:
 
 
 def save(person: Any, document: Any) -> None:
-    """Open a document and save its form as it is."""
+    """Open a document and save its form unchanged."""
     person.goto(f"/{type(document).__name__}/document?id={document.id}")
     person.get_by_role("button", name="Save").last.click()
     person.get_by_role("status").wait_for()

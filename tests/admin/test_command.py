@@ -1,4 +1,4 @@
-"""`mangonel admin`: it serves the models of a program until it is ended."""
+"""`mangonel admin` serves a program's models until it is ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: Server, db: Co
 
 @contextmanager
 def served(folder: Path, place: str, **environment: str) -> Iterator[tuple[Any, str]]:
-    """Run the command; give a client, and the last line that it printed."""
+    """Run the command; yield a client, and the last line that it printed."""
     command = [sys.executable, "-m", "mangonel", "admin", place, "--port", "0"]
     given = {**os.environ, **environment}
     with subprocess.Popen(command, cwd=folder, env=given, stdout=subprocess.PIPE, text=True) as running:

@@ -1,4 +1,4 @@
-"""A form made of a document and sent back unchanged changes nothing, for every type that a model may have."""
+"""A document's form that is submitted unchanged changes nothing, for every type that a model may have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUEST = Request("GET", "", "/", {}, SESSION, lambda name: None)
 
 
 def sent_back(document: Any) -> dict[str, str]:
-    """Return what a browser sends of the form of a document."""
+    """Return the fields that a browser submits from a document's form."""
     form: dict[str, str] = {}
     for name, spec in _forms.fields_of(type(document)):
         _forms.write(spec, name, held(document, name), form)
@@ -38,7 +38,7 @@ def sent_back(document: Any) -> dict[str, str]:
 
 
 def read(document: Any, form: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what a form changes of a document, and the faults."""
+    """Return a form's changes to a document, and the faults."""
     faults: dict[str, str] = {}
     found = {
         name: _forms.read(spec, name, form, held(document, name), faults)
@@ -66,9 +66,9 @@ def test_every_value_is_read_from_its_text(document: Any, name: str) -> None:
     texts = [text for key, text in form.items() if _forms.is_of(name, key) and key[-1] not in "?#@"]
     faults: dict[str, str] = {}
     value = _forms.read(dict(_forms.fields_of(Everything))[name], name, form, _forms.ABSENT, faults)
-    # A new document takes an empty text as none given, a secret is not sent, and no form carries CR or NUL.
+    # A new document takes an empty text as missing, a secret is not submitted, and no form carries CR or NUL.
     is_carried = not any(sign in repr(held(document, name)) for sign in ("\\r", "\\x00"))
-    # So is a new row without rows of its own.
+    # A new row without rows of its own counts as missing too.
     has_empty = any(form[key] == "0" for key in form if key.startswith(f"{name}.") and key.endswith("#"))
     if "" in texts or name == "secret" or has_empty or not is_carried:
         return
@@ -131,9 +131,9 @@ def test_only_lists_and_embedded_documents_are_added_to(wanted: str) -> None:
     [
         ((Ge(3),), "4", {"step": "1", "min": "3"}),
         ((MultipleOf(5),), "10", {"step": "5", "min": None}),
-        # A browser counts from the least value on, so that has to be a multiple.
+        # Browsers count steps from the minimum, so the minimum has to be a multiple.
         ((MultipleOf(5), Ge(3)), "10", {"step": "5", "min": "5"}),
-        # Or from the value that is there.
+        # Or from the present value.
         ((MultipleOf(5),), "7", {"step": "any", "min": None}),
     ],
 )

@@ -19,7 +19,7 @@ from mangonel.websessions import WebSessions
 
 httpx = pytest.importorskip("httpx")
 
-# Seconds until a stream must have told of a change; only a fault takes them.
+# Seconds until a stream must have reported a change; only a bug takes this long.
 TIMEOUT_S = 60.0
 SCRIPT = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
@@ -92,7 +92,7 @@ MOUNTS = {"asgi": on_asgi, "wsgi": on_wsgi, "tornado": on_tornado}
 
 
 class Cookies(dict[str, str]):
-    """The cookies of a visitor: httpx sends a Secure cookie to no server without TLS."""
+    """The cookies of a visitor: httpx sends Secure cookies only over TLS."""
 
     def request(self, request: Any) -> None:
         if self:
@@ -150,7 +150,7 @@ def test_a_large_file_is_stored_and_one_above_the_limit_is_refused(visitor: Visi
         # Tornado refuses it by its length, before the admin does.
         assert answer.status_code in (413, 400)
     except (httpx.ReadError, httpx.WriteError):
-        # It closes the line, and the rest of the form was under way.
+        # Tornado closes the connection while the rest of the form is still being sent.
         pass
     visitor.send(visitor.get(page.action), title="Bread")
     stored = Post.find().one()
@@ -237,7 +237,7 @@ def test_a_download_comes_in_pieces_on_every_mount(visitor: Visitor, monkeypatch
 
     async def noted_flow(self: Download, port: Any) -> bytes | None:
         part = await part_flow(self, port)
-        # The empty one at the end may come after the client has read everything.
+        # The empty piece at the end may come after the client has read everything.
         if part:
             pieces.append(len(part))
         return part
@@ -286,8 +286,8 @@ def test_a_stream_tells_of_changes_on_tornado(db: Connection, admin: Admin) -> N
             assert "draft" not in event
             told = json.loads(event.partition("data: ")[2])
             shown = visitor.get("/Post").html
-            # It is no longer known whether she could see the deleted document, so no id is told; her rows have their
-            # marks.
+            # It is no longer known whether she could see the deleted document, so the event contains no id; her rows
+            # have their marks.
             hidden.delete()
             post.delete()
             gone = [json.loads(next(following).partition("data: ")[2]) for _ in range(2)]
@@ -387,7 +387,7 @@ def test_a_stranger_is_led_to_the_login_of_the_application_and_back(db: Connecti
                     .headers["location"]
                     .endswith("next=%2Fadmin%2F")
                 )
-                # It has no form of its own, and a form without a login is refused.
+                # This page has no form of its own, and a form without a login is refused.
                 assert client.get("/admin/-/login", follow_redirects=False).status_code == 303
                 assert client.post("/admin/Post/new", data={"title": "Tea"}).status_code == 403
 

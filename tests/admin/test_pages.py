@@ -75,7 +75,7 @@ def test_the_way_back_leads_through_the_same_pages_to_the_first(ada: Visitor) ->
     assert ada.get(back.links["Next page"]).links == third.links
     first = ada.get(back.links["Previous page"])
     assert first.links == page.links
-    # What was deleted meanwhile leaves no short first page.
+    # Documents deleted meanwhile do not shorten the first page.
     Post.find(Post.likes < 2).delete()
     again = ada.get(back.links["Previous page"])
     assert [name for name in again.links if name.startswith("post ")] == ["post 2", "post 3", "post 4"]
@@ -137,7 +137,7 @@ def test_a_row_is_moved_with_what_no_form_carries(ada: Visitor) -> None:
     assert (page.form["title"], page.form["comments.1.by"]) == ("Green tea", "c")
     assert raw.find_one()["comments"] == stored
     page = ada.send(page, _move="comments.1:up")
-    # A new row can be moved before others, and one that was moved can be changed and removed.
+    # A new row can be moved before others, and a moved row can be changed and removed.
     page = ada.send(page, _add="comments")
     page = ada.send(page, **{"comments.3.by": "d"}, _move="comments.3:up")
     page = ada.send(page, **{"comments.1.text": "one", "comments.3-": "1"})
@@ -249,7 +249,7 @@ def test_a_form_refers_only_to_what_its_user_may_see(admin: Admin, stranger: Vis
     )
     stranger.log_in("eve")
     page = stranger.get(f"/Post/document?id={post.id}")
-    # What is referred to already may stay.
+    # Existing references may stay.
     page = stranger.send(page, title="Green tea")
     stranger.send(page, author=str(seen.id))
     page = stranger.get(f"/Post/document?id={post.id}")
@@ -358,7 +358,7 @@ def test_a_file_that_another_one_replaces_is_deleted_after_the_save(db: Any, ada
     new = Post.find().one().photo
     assert isinstance(new, File)
     assert (new != old, new.read(), files_in(db)) == (True, b"b", 1)
-    # A file of the program may stand in other places too.
+    # The program may use its file in other places too.
     Post.find().update({"$set": {"photo": (mine := File.put(b"mine", "c")).id}})
     page = ada.get(f"/Post/document?id={Post.find().one().id}")
     ada.send(page, files={"photo!": ("d", b"d", "text/plain")})
@@ -372,7 +372,7 @@ def test_the_files_of_a_deleted_document_are_deleted_with_it(db: Any, ada: Visit
     (left,) = Post.find().all()
     assert left.photo is not None
     assert (left.title, left.photo.read(), files_in(db)) == ("Bread", b"b", 1)
-    # A file of the program may stand in other places too.
+    # The program may use its file in other places too.
     left.photo = File.put(b"mine", "c")
     left.save()
     ada.send(ada.get(f"/Post/delete?id={left.id}"))
@@ -384,7 +384,7 @@ def test_the_files_of_documents_that_a_rule_deletes_are_deleted_with_them(db: An
     post = Post.find().one()
     ada.send(ada.get("/Picture/new"), post=str(post.id), files={"image!": ("b", b"b", "text/plain")})
     picture = Picture.find().one()
-    # A file of the program may stand in other places too, and another post keeps its own.
+    # The program may use its file in other places too, and another post keeps its own.
     mine = File.put(b"mine", "c")
     ours = File.put(b"ours", "d", metadata={"mangonel.admin": "Thumbnail"})
     Thumbnail(picture=picture, images=[mine, ours]).save()
@@ -451,7 +451,7 @@ def test_a_deletion_beside_an_upload_leaves_no_file_behind(db: Any, ada: Visitor
     question, delete = ada.get(page.links["Delete"]), Post.adelete
 
     async def delayed(self: Any, **options: Any) -> Any:
-        # Another writer's form is stored between the look at the document and its deletion.
+        # Another writer's form is stored between the check of the document and its deletion.
         monkeypatch.setattr(Post, "adelete", delete)
         replaced = File.put(b"b", "b", metadata={"mangonel.admin": "Post"})
         await Post.find(Post.id == self.id).aupdate({"$set": {"photo": replaced.id}})
@@ -616,7 +616,7 @@ def test_a_filter_narrows_lists_searches_pages_and_references_on_the_server(
     Post.insert_many([Post(title=f"post {n}", likes=n, author=mallory if n == 7 else None) for n in range(9)])
     stranger.log_in("eve")
     page = stranger.get("/Post?sort=likes")
-    # A full page, although most documents before it are not hers.
+    # A full page, although most documents before it are hidden from her.
     assert [name for name in page.links if name.startswith("post ")] == ["post 5", "post 6", "post 7"]
     assert "Mallory" not in page.html
     assert f"Author {mallory.id}" in page.links

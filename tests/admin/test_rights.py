@@ -1,8 +1,8 @@
-"""What a user may not see is in no answer of the admin, and what a user may not change is not changed: each route, for
-each model, with each kind of right that is missing.
+"""No response of the admin shows data that a user may not see, and no request changes data that a user may not change:
+each route, for each model, with each kind of missing right.
 
 The requests are made of `PAGES` and of the fields of the models, so a new route and a new field join by being defined.
-What may not be seen has texts of its own, `unseen-…`, which no answer may contain, in whatever form.
+Hidden data has marked texts, `unseen-…`, which no response may contain in any form.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from mangonel.websessions import WebSessions
 
 httpx = pytest.importorskip("httpx")
 
-# Some hundred requests each.
+# About a hundred requests each.
 pytestmark = pytest.mark.enough(1)
 
 
@@ -126,7 +126,7 @@ def by_model(lacks: type[Document]) -> Callable[..., Any]:
 
 
 def by_filter(lacks: type[Document]) -> Callable[..., Any]:
-    """Of a model only some documents may be listed."""
+    """Only some documents of a model may be listed."""
 
     def allowed(user: str, action: str, model: Any, document: Any) -> Any:
         if issubclass(model, lacks) and action == "list":
@@ -156,7 +156,7 @@ class World:
             self.seen.append(self.made(model, "seen"))
         if way is not None:
             for model in MODELS:
-                # A filter of `Box` keeps chests out too.
+                # A filter of `Box` hides chests too.
                 is_hidden = issubclass(model, lacks)
                 self.seen.append(self.made(model, "unseen" if way is by_model and is_hidden else "seen"))
                 if is_hidden:
@@ -168,7 +168,7 @@ class World:
         self.unseen += [gone, other]
 
     def made(self, model: Any, name: str) -> Any:
-        """A document, which refers to an unseen one where it can."""
+        """Return a document that refers to a hidden one where it can."""
         values: dict[str, Any] = {"name": name}
         for target, key in ((Owner, "owner"), (Box, "box"), (Paper, "paper")):
             if key in model.__fields__:
@@ -182,7 +182,7 @@ class World:
         return model(**values).save()
 
     def everything(self) -> list[Any]:
-        """What is stored of all that may not be changed."""
+        """Return the stored data that may not be changed."""
         with all_tenants():
             stored = [list(model.collection().find().sort("_id")) for model in MODELS]
         known = {one.id for one in self.unseen}
@@ -239,7 +239,7 @@ def world(request: pytest.FixtureRequest, admin: Admin, visitor: Visitor) -> Wor
 
 
 def told(text: str, *echoed: str) -> str:
-    """Return all that an answer tells, without what the request said itself: tokens are read too."""
+    """Return everything that a response reveals beyond the request's own content; tokens are decoded too."""
     text = re.sub(r'name="_csrf" value="[^"]*"', "", unquote_plus(unescape(text)))
     for word in echoed:
         text = text.replace(word, "")
@@ -261,7 +261,7 @@ def asked(world: World, name: str, shown: Any) -> Iterator[dict[str, str]]:
         yield from ({"sort": f"{sign}{key}"} for key in fields for sign in ("", "-"))
         yield from ({f"f.{key}": word} for key in fields for word in ("unseen-note", "unseen-code"))
     elif name not in ("document", "new", "delete", "history", "file", "live"):
-        # A new route gets all.
+        # A new route gets all of them.
         yield from ({"q": word, "sort": "note", "f.note": word} for word in WORDS)
 
 

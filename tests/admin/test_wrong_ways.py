@@ -1,4 +1,4 @@
-"""What a program does wrong with an admin: arguments, mounts, and a login and an `allowed` that answer wrongly."""
+"""Mistakes of a program that uses the admin: arguments, mounts, and wrong results of a login or of `allowed`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def anyone(user: str, action: str, model: Any, document: Any) -> bool:
 
 
 def made(**options: Any) -> Admin:
-    """An admin of two models, with other arguments than the usual ones."""
+    """Return an admin of two models, with the given unusual arguments."""
     usual: dict[str, Any] = {"sessions": WebSessions("memory:"), "allowed": anyone}
     return Admin(Author, Post, **{**usual, **options})
 

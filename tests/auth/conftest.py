@@ -14,8 +14,8 @@ from mangonel.server import Server, start
 
 __all__ = ["async_face", "blocking_face", "face", "loop_name"]
 
-# Characters that URIs escape, that SCRAM escapes, and that SASLprep changes: a soft hyphen goes away, a Roman numeral
-# becomes letters.
+# Characters that URIs escape, that SCRAM escapes, and that SASLprep changes: it drops a soft hyphen, and turns a Roman
+# numeral into letters.
 ROOT = ("ro ot@/:%=,ü", "p%ass:@/=,wörd I\u00adX \u2168")
 
 # name -> password, mechanisms, database
@@ -24,7 +24,7 @@ USERS: dict[str, tuple[str, list[str], str]] = {
     "sha256": ("sha256 secret", ["SCRAM-SHA-256"], "admin"),
     "both": ("both secret", ["SCRAM-SHA-1", "SCRAM-SHA-256"], "admin"),
     "local": ("local secret", ["SCRAM-SHA-1", "SCRAM-SHA-256"], "shop"),
-    # RFC 4013: the password as the server keeps it is "IX".
+    # RFC 4013: the server keeps the password as "IX".
     "IX": ("IX", ["SCRAM-SHA-256"], "admin"),
     "\u2168": ("\u2163", ["SCRAM-SHA-256"], "admin"),
 }

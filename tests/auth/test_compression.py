@@ -170,7 +170,7 @@ def test_a_client_names_its_compressors_in_its_order(face: Face, scripted_server
 
 
 def packed(body: bytes, claimed: int, code: int = 2, opcode: int = OP_MSG) -> Any:
-    """A function that answers with an OP_COMPRESSED message of these bytes."""
+    """Return a function that replies with an OP_COMPRESSED message of these bytes."""
 
     def answer(request: Any) -> Raw:
         content = struct.pack("<iiB", opcode, claimed, code) + body

@@ -1,4 +1,4 @@
-"""GSSAPI with a real KDC, against a scripted server that takes clients' tokens with the key of its keytab."""
+"""GSSAPI with a real KDC, against a scripted server that accepts clients' tokens with the key in its keytab."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def service(gssapi: ModuleType, scripted_server: ScriptedServer, kdc: Kdc) -> Mo
 
 @pytest.fixture
 def ticket(gssapi: ModuleType, kdc: Kdc) -> None:
-    """Ada's ticket in the cache, as `kinit` leaves it."""
+    """Put Ada's ticket into the cache, as `kinit` does."""
     name = gssapi.Name(ADA, gssapi.NameType.kerberos_principal)
     found = gssapi.raw.acquire_cred_with_password(name, PASSWORD.encode(), usage="initiate")
     gssapi.Credentials(found.creds).store(usage="initiate", overwrite=True, set_default=True)
@@ -132,7 +132,7 @@ def ticket(gssapi: ModuleType, kdc: Kdc) -> None:
 
 @pytest.fixture
 def kdc_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return a function that lets this process look for the KDC at another port."""
+    """Return a function that makes this process look for the KDC at another port."""
 
     def change(port: int) -> None:
         config = tmp_path / "krb5.conf"

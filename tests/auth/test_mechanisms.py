@@ -1,4 +1,4 @@
-"""Mechanisms that a community server lacks, against a scripted one that does as the specification says."""
+"""Mechanisms that a community server lacks, against a scripted server that follows the specification."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def word(document: dict[str, Any], *, done: bool) -> dict[str, Any]:
 
 
 class Provider:
-    """A server that trusts some tokens, and remembers which it saw where."""
+    """A server that trusts some tokens, and records which connection sent which."""
 
     def __init__(self, server: ScriptedServer, *tokens: str) -> None:
         self.trusted = set(tokens)
@@ -69,7 +69,7 @@ class Provider:
 
 
 class Tokens(OIDCCallback):
-    """Returns tokens in order, then the last one again and again; records its calls."""
+    """Returns tokens in order, then repeats the last one; records its calls."""
 
     def __init__(self, *tokens: str, refresh_tokens: bool = False) -> None:
         self._tokens = list(tokens)
@@ -79,7 +79,7 @@ class Tokens(OIDCCallback):
         self.most_running = 0
 
     def __repr__(self) -> str:
-        # It is part of the names of tests, which must be the same in each worker.
+        # This text is part of test names, which must be the same in each worker.
         return f"Tokens({', '.join(self._tokens)})"
 
     def fetch(self, context: OIDCCallbackContext) -> OIDCCallbackResult:
@@ -233,7 +233,7 @@ def test_many_connections_fetch_one_token(face: Face, scripted_server: ScriptedS
 
 
 class Outage(Tokens):
-    """Raises what an application's code may raise, for as long as there is an outage."""
+    """Raises an exception, as an application's code may, for as long as there is an outage."""
 
     is_out = False
     failed = 0
@@ -257,7 +257,7 @@ def test_cursors_are_killed_again_after_a_callback_has_failed_in_the_background(
         assert face.next(client.shop.orders.find()) == {"_id": 1}
 
     find(face, client)
-    # What is done in the background has a connection of its own, which is refused its token.
+    # Background work has a connection of its own, and the server refuses that connection's token.
     provider.trusted.clear()
     tokens.is_out = True
     drop_cursor(77)

@@ -1,4 +1,4 @@
-"""Listeners learn that authentication happened and how long it took, but nothing of its messages."""
+"""Listeners are told that authentication happened and how long it took, but nothing of its messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_authentication_is_told_without_its_content(face: Face, guarded: Server)
     client = face.client(guarded.uri, event_listeners=[heard])
     face.run(lambda: client.admin.command("ping"))
 
-    # The hello that begins it is no event; it holds the first message already.
+    # The first hello is no event; it already contains the first message.
     assert heard.story == ["started saslContinue", "succeeded saslContinue", "started ping", "succeeded ping"]
     started, succeeded, ping, _ = heard.events
     assert (started.command, succeeded.reply, started.database_name) == ({}, {}, "admin")
@@ -86,7 +86,7 @@ def test_line_that_breaks_while_authenticating_ends_what_was_told(
             face.run(lambda: client.admin.command("ping"))
         return heard.story != []
 
-    # What comes before it may take longer than the limits on a busy machine; then nothing is told.
+    # On a busy machine the earlier steps may exceed the limits; then no event is published.
     eventually(is_told)
     assert heard.story[:2] == ["started saslStart", "failed saslStart"]
     assert heard.events[1].failure["errtype"] == "NetworkTimeout"

@@ -129,7 +129,7 @@ def test_the_conversation_begins_inside_hello(face: Face, guarded: Server) -> No
         "both"
     ]
     after = mechanism_counts(guarded)["SCRAM-SHA-256"]["speculativeAuthenticate"]["successful"]
-    # PyMongo's own look at the counts begins with SCRAM-SHA-256 inside hello as well.
+    # PyMongo's own query of the counts starts with SCRAM-SHA-256 inside hello as well.
     assert after - before >= 2
 
 

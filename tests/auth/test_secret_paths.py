@@ -1,4 +1,4 @@
-"""Paths that fail with a secret at hand, made by program: no error, frame, representation or log record shows it."""
+"""Generated failures while a secret is in use: no error, frame, representation or log record shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tools.scripted_server import Close, ScriptedServer
 
 __all__ = ["certificates"]
 
-# Beside a good secret, what makes the client refuse its options.
+# Options that the client refuses, beside a valid secret.
 WRONG_OPTIONS: dict[str, dict[str, Any]] = {
     "an unknown option": {"noSuchOption": 1},
     "a negative pool": {"maxPoolSize": -1},
@@ -46,7 +46,7 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a key's password": ("mongodb://127.0.0.1:1/", {"tlsCertificateKeyFilePassword": SECRET, "tls": True}),
 }
-# What is wrong with a URI that has a password.
+# Faults of a URI that has a password.
 WRONG_URIS = [
     f"mongodb://u:{SECRET}@",
     f"mongodb://u:{SECRET}@a:b:c/",
@@ -68,7 +68,7 @@ WRONG_URIS = [
     f"mongodb://a/?tlsCertificateKeyFile=/no/such/file&tlsCertificateKeyFilePassword={SECRET}",
 ]
 COMMANDS = ["createUser", "updateUser", "saslStart", "saslContinue", "authenticate"]
-# Why a command that carries a secret fails: the server's answer, and further fields.
+# Failures of a command that carries a secret: the server's reply, and further fields.
 WRONG_COMMANDS: dict[str, tuple[Any, dict[Any, Any]]] = {
     "refused": ({"ok": 0, "code": 51003, "errmsg": "no"}, {}),
     "closed": (Close(), {}),
@@ -108,7 +108,7 @@ def command_paths(face: Face, server: ScriptedServer) -> Iterator[Path_]:
     for command in COMMANDS:
         for wrong, (reply, more) in WRONG_COMMANDS.items():
             if wrong == "closed" and command != "createUser":
-                # After each of them the server is looked at again, half a second later.
+                # After each failure the server is checked again, half a second later.
                 continue
             fields = {"pwd": SECRET, "payload": SECRET, "key": SECRET, **more}
 
@@ -126,7 +126,7 @@ def command_paths(face: Face, server: ScriptedServer) -> Iterator[Path_]:
 
 
 def shown_by(error: BaseException, seen: set[int]) -> Iterator[str]:
-    """Yield all that a tool could show of an error and of those behind it: words, attributes, the driver's locals."""
+    """Yield everything that a tool could show of an error and its causes: words, attributes, the driver's locals."""
     if id(error) in seen:
         return
     seen.add(id(error))
@@ -144,7 +144,7 @@ def shown_by(error: BaseException, seen: set[int]) -> Iterator[str]:
 
 
 def leaks(paths: Iterator[Path_], log: pytest.LogCaptureFixture) -> tuple[list[str], int]:
-    """Walk the paths, each of which must raise or warn; return where the secret was seen, and their number."""
+    """Run every path, each of which must raise or warn; return the places that showed the secret, and the path count."""
     found, walked = [], 0
     for name, call in paths:
         log.clear()
@@ -155,7 +155,7 @@ def leaks(paths: Iterator[Path_], log: pytest.LogCaptureFixture) -> tuple[list[s
             except Exception as error:
                 texts = list(shown_by(error, set()))
             else:
-                # What is wrong in a URI is only warned of.
+                # Faults of a URI only cause warnings.
                 texts = [] if warned else [f"did not fail, and {SECRET} was never reported"]
         walked += 1
         texts += [f"{warning.message} {warning.message!r}" for warning in warned]

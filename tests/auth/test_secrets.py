@@ -1,4 +1,4 @@
-"""A password is nowhere to be seen: not in errors, tracebacks with locals, representations, logs, events or options."""
+"""A password never appears: not in errors, tracebacks with locals, representations, logs, events or options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "s3cr3t-w0rd"
 
 
 def exposed(error: BaseException | None) -> str:
-    """All that a tool could show of an error: its message, and the local variables of the driver's frames."""
+    """Return everything that a tool could show of an error: its message, and the driver's local variables."""
     shown = []
     while error is not None:
         shown += [str(error), repr(error), repr(getattr(error, "details", None))]

@@ -26,7 +26,7 @@ def guarded_set() -> Iterator[Server]:
 
 
 def keep_primary(server: Server) -> None:
-    """Wait ten seconds for a member, as in production, so that a busy machine is no reason for an election."""
+    """Wait ten seconds for a member, as in production, so that a busy machine does not cause an election."""
     with MongoClient(server.uri) as client:
         config = client.admin.command("replSetGetConfig")["config"]
         config["version"] += 1

@@ -22,7 +22,7 @@ SUBJECT = "CN=ada,OU=client,O=Tests"
 
 @pytest.fixture(scope="module")
 def guarded_by_certificates(certificates: Certificates) -> Iterator[Server]:
-    """A server that knows the subject of the client's certificate, and that of no other."""
+    """A server that knows the subject of the client's certificate, and no other."""
     tls = {"certificateKeyFile": str(certificates.server), "CAFile": str(certificates.authority)}
     with start(auth=ROOT, tls=tls) as server:
         with MongoClient(

@@ -153,7 +153,7 @@ def test_names_of_pymongoarrow_do_what_they_do_there(stored: Any) -> None:
     assert find_pandas_all(stored.rows, {}, schema=schema)["n"].tolist() == list(range(ROWS))
     assert find_polars_all(stored.rows, {}, schema=schema).shape == (ROWS, 3)
     assert find_numpy_all(stored.rows, {}, schema=schema)["x"].tolist()[3] == 1.5
-    # As there, what does not fit is null.
+    # As there, values that do not fit become null.
     assert find_arrow_all(stored.rows, {}, schema=Schema({"name": int}))["name"].null_count == ROWS
 
 
@@ -197,7 +197,7 @@ def test_every_way_of_reading_gives_all_rows(
 
 
 def test_columns_of_nulls_alone_are_kept(stored: Any) -> None:
-    # mongo-arrow 225: they were lost, in documents as well.
+    # mongo-arrow 225: null-only columns were lost, in documents as well.
     stored.nulls.insert_many([{"_id": n, "none": None, "in": {"none": None}} for n in range(3)])
 
     made = pa.table(stored.nulls.find().to_arrow())

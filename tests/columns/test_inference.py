@@ -1,4 +1,4 @@
-"""The inferred schema equals a plain count of the documents; proposals hold them, and drift is reported."""
+"""The inferred schema equals a plain count of the documents; suggested schemas fit them, and drift is reported."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def of(documents: list[dict[str, Any]]) -> InferredSchema:
 
 
 def counted(documents: list[dict[str, Any]]) -> tuple[dict[Any, Counter[str]], Counter[Any]]:
-    """The types at each place and how many documents or arrays' values are around it, by a simple walk."""
+    """Count the types at each place, and the documents or arrays around it, by a simple walk."""
     types: dict[Any, Counter[str]] = {}
     parents: Counter[Any] = Counter()
 
@@ -130,7 +130,7 @@ def test_what_drifts_is_what_an_earlier_schema_lacks(
     before, _ = counted(earlier)
     now, _ = counted(later)
 
-    # A type at a place that existed, or a place in documents that had others.
+    # A new type at an existing place, or a new place in documents with others.
     is_new = any(types.keys() - before.get(place, {}).keys() for place, types in now.items() if place)
     if is_new:
         assert drift

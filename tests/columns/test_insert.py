@@ -1,4 +1,4 @@
-"""Tables of any library become documents: every type, ids, rows that are refused, both faces."""
+"""Tables of any library become documents: every type, ids, refused rows, both faces."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_integers_keep_their_width() -> None:
 
 
 def test_types_of_pymongoarrow_are_known() -> None:
-    # By their names: its own classes would change what pyarrow gives for these in the whole process.
+    # Known by their names only: importing PyMongoArrow's classes would change pyarrow's results in the whole process.
     def stored(name: str, told: str, storage: Any) -> Any:
         metadata = {"ARROW:extension:name": name, "ARROW:extension:metadata": told}
         schema = pa.schema([pa.field("a", storage.type, metadata=metadata)])

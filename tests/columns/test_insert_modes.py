@@ -1,4 +1,4 @@
-"""Tables that are stored again: with `key`, a row replaces its document; with `once`, nothing is stored twice."""
+"""Tables stored a second time: with `key`, a row replaces its document; with `once`, nothing is stored twice."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_rows_replace_the_documents_of_their_key(rows: Any, insert: Callable[...
 def test_a_key_of_several_columns_leaves_ids_as_they_are(
     rows: Any, insert: Callable[..., Any], kind: Any
 ) -> None:
-    # More rows than one command takes at a time would be slow: many commands are those of insert_many.
+    # Few rows: insert_many's tests cover tables that take several commands.
     table = kind({"city": ["Paris", "Paris", "Rome"], "n": [1, 2, 1], "x": [5, 6, 7]})
     assert insert(table, key=["city", "n"]).upserted_count == 3
     before = {(row["city"], row["n"]): row["_id"] for row in rows.find()}

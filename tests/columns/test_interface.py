@@ -1,4 +1,4 @@
-"""Arrow's C interface, tested by a producer: structures are released exactly once, and false ones are refused."""
+"""Arrow's C interface, tested by a producer: structures are released exactly once, and invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Producer:
         self.released.append("array")
         array.contents.release = ReleaseArray()
         try:
-            # Other Python code in a callback must not disturb an exception that is under way.
+            # Other Python code in a callback must not disturb a pending exception.
             raise KeyError("inside of a callback")
         except KeyError:
             pass
@@ -166,7 +166,7 @@ def test_arrays_that_lie_are_refused_and_released_once(
     assert producer.released == ["schema", "array"]
 
 
-# Numbers that an array tells of itself, and what a lie about them may be: never more than the buffers hold.
+# Numbers in an array's structure, and possible lies about them: never more than the buffers hold.
 SHORT = st.integers(-3, 6)
 
 
@@ -213,7 +213,7 @@ def test_callback_leaves_a_pending_exception_alone() -> None:
         assert rows is not None
         rows[2]
 
-    # The rows die with the frame, while the exception is on its way.
+    # The rows die with the frame while the exception propagates.
     with pytest.raises(IndexError):
         fail()
     gc.collect()

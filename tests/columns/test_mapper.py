@@ -85,7 +85,7 @@ def test_queries_give_the_tables_of_their_documents(people: Any) -> None:
     assert Person.find().sort(Person.name).to_polars({"name": str})["name"].to_list() == ["Ada", "Bob"]
     assert len(Person.find().to_pandas({"name": str})) == 2
     assert len(Person.find().none().to_arrow(Person)) == 0
-    # A cursor of the driver takes models too.
+    # A cursor of the driver accepts models too.
     assert len(people.people.find().to_arrow(Person)) == 2
 
 

@@ -1,4 +1,4 @@
-"""Options of cursors, ways to a table and its policies, in all pairs and on both faces, compared with the dicts."""
+"""Options of cursors, ways to a table and its policies, in all pairs and on both faces, compared with dicts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ AGGREGATED: dict[str, Any] = {
     "aggregate, session": {"session": None, "batchSize": 7},
     "aggregate, disk": {"allowDiskUse": True, "comment": "a table", "maxTimeMS": 60_000},
 }
-# What `parallel` cannot honour; it raises.
+# Choices that `parallel` cannot honour; it raises.
 WITHOUT_RANGES = {
     "limit", "negative limit", "skip", "sort", "hint", "bounds", "collation", "exhaust", "session",
     "one of a batch", "prefetch, limit", *AGGREGATED,
@@ -103,7 +103,7 @@ SCHEMAS: dict[str, Any] = {
     "model": Row,
     "narrow model": Narrow,
 }
-# What each schema leaves of a document; names without more are whole.
+# The part of a document that each schema keeps; names without more are kept whole.
 SHAPES: dict[str, Any] = {
     "mapping": {"_id": 0, "x": 0, "sub": {"a": 0}},
     "Schema": {"s": 0, "at": 0, "sub": {"t": 0}, "n": 0},
@@ -125,7 +125,7 @@ AXES: dict[str, list[Any]] = {
 
 
 def pairs(axes: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield few combinations, chosen greedily, in which every two values of two axes occur together."""
+    """Yield a few combinations, chosen greedily, that contain every pair of values of two axes."""
     open_pairs = {
         frozenset({(one, a), (other, b)})
         for (one, first), (other, second) in itertools.combinations(enumerate(axes), 2)
@@ -198,7 +198,7 @@ async def _play(uri: str, name: str, is_async: bool) -> None:
             "parallel": parallel,
         }
         if is_begun and documents:
-            # The rest is taken; what the server sends is settled by now.
+            # The table gets the remaining documents; the server has the cursor's options by now.
             await wait(anext(found) if is_async else next(found))
         if parallel > 1 and (query in WITHOUT_RANGES or (is_begun and documents)):
             with pytest.raises(InvalidOperation, match="parallel=3"):
@@ -225,7 +225,7 @@ async def _play(uri: str, name: str, is_async: bool) -> None:
                 for row, document in zip(wanted, documents, strict=True)
             ]
         if schema == "none":
-            # Columns of those that were met; iter_arrow has those of its first table.
+            # Columns of the fields that occurred; iter_arrow has those of its first table.
             names = list(told[0]) if told else []
             wanted = [{each: row.get(each) for each in names} for row in wanted]
             met = {each for document in documents for each in document}
@@ -249,12 +249,12 @@ def under(shape: Any, document: Any) -> Any:
 
 
 def nulls(document: Any, shape: Any) -> list[str]:
-    """The paths of the nulls that the columns have."""
+    """Return the paths of the nulls that the columns have."""
     return [key for key in (shape or document) if key in document and document[key] is None]
 
 
 def rows_of(made: Any, way: str) -> list[dict[str, Any]]:
-    """Any table as rows of plain values."""
+    """Return any table as rows of plain values."""
     if way == "iter_arrow":
         assert all(len(each) == 8 for each in made[:-1])
         return [row for each in made for row in rows_of(each, "to_arrow")]
@@ -269,7 +269,7 @@ def rows_of(made: Any, way: str) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A value of a library as BSON's reader gives it."""
+    """Return a library's value in the form that BSON decodes to."""
     import numpy
     import pandas
 

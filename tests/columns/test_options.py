@@ -1,4 +1,4 @@
-"""Null distinguished from missing, and categories: their form in tables, and the way back to documents."""
+"""Null as distinct from missing, and categories: their form in tables, and the way back to documents."""
 
 from __future__ import annotations
 

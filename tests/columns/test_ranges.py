@@ -1,4 +1,4 @@
-"""Several cursors over ranges of `_id`: all documents once, for ids of any type; queries without ranges raise."""
+"""Several cursors over ranges of `_id`: each document once, for ids of any type; queries without ranges raise."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_document_comes_once(database: Any, standalone: Server, is_async: 
             return numbers(await found if is_async else found)
         tables = cursor.iter_arrow(schema, parallel=parallel, rows=100, on_invalid=on_invalid)
         parts = [table async for table in tables] if is_async else list(tables)
-        # Each but the last has the rows that were asked for.
+        # Each table but the last has the requested number of rows.
         assert {len(part) for part in parts[:-1]} == {100}
         return sorted(itertools.chain.from_iterable(numbers(part) for part in parts))
 
@@ -79,7 +79,7 @@ def test_every_document_comes_once(database: Any, standalone: Server, is_async: 
             size: (AsyncMongoClient if is_async else MongoClient)(standalone.uri, maxPoolSize=size)
             for size in CHOICES["pool"]
         }
-        # Each pair of two choices is met; the whole product would only take longer.
+        # Each pair of choices occurs; the whole product would only take longer.
         for kind, parallel, options, schema, way, pool in CASES[::7]:
             cursor = clients[pool][database.name][kind].find(**options)
             least = options.get("filter", {}).get("n", {}).get("$gte", 0)
@@ -138,7 +138,7 @@ def test_misfit_ends_all_cursors(database: Any, standalone: Server) -> None:
     with pytest.raises(ColumnError, match=r"expected int32, got string at \$\.a"):
         database.mixed.find(batch_size=20).to_arrow(parallel=3)
 
-    # They are killed behind the caller's back, with the next command at the latest.
+    # The background kills them, with the next command at the latest.
     database.client.admin.command("ping")
     assert _open_cursors(database, until=before) <= before
 

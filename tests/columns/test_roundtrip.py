@@ -1,4 +1,4 @@
-"""Any documents, as a table and back, are the documents under the table's schema."""
+"""Documents that become a table and then documents again are the documents under the table's schema."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rows(schema: Any) -> Any:
 
 
 def under(kind: Any, value: Any) -> Any:
-    """The value as the table has it: every field is there, in the schema's order, and no other."""
+    """Return the value as in the table: every field is present, in the schema's order, and no other."""
     if value is None or isinstance(kind, str):
         return value
     if kind[0] == "list":

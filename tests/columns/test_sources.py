@@ -25,7 +25,7 @@ SIMPLE = settings(max_examples=60, deadline=None, suppress_health_check=list(Hea
 INTEGERS = st.integers(-100, 100)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 BYTES = st.binary(max_size=20)
-# A type of Arrow, and values of it that BSON has as they are.
+# A type of Arrow, and values of it that BSON has unchanged.
 LEAVES: list[tuple[Any, Any]] = [
     *((kind, INTEGERS) for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
     *((kind, INTEGERS.map(abs)) for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
@@ -88,7 +88,7 @@ def test_slices_of_any_layout_are_the_rows_that_they_show(drawn: tuple[Any, list
 
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()], ids=str)
 def test_dictionaries_of_unsigned_indices_are_the_rows_that_they_show(kind: Any) -> None:
-    """`pa.array` always makes signed indices, so the property above has none of these."""
+    """`pa.array` always makes signed indices, so the property above never tests unsigned ones."""
     column = pa.DictionaryArray.from_arrays(
         pa.array([1, 0, None, 1], kind), pa.array(["x", "y"], pa.large_string())
     )
@@ -173,7 +173,7 @@ def test_refused_rows_are_told_and_the_others_stored(
     standalone: Server, database: Any, source: str, failing: list[int], ordered: bool, is_async: bool
 ) -> None:
     rows = database[f"rows_{uuid.uuid4().hex[:8]}"]
-    # Row 0 has the `_id` that is there, the others that of row 1.
+    # Row 0 has the existing `_id`, the others that of row 1.
     ids = [1_001 if number in failing and number else 1_000 + number for number in range(20)]
     texts: list[str | None] = [None if number % 4 == 1 else f"é{number}" for number in range(20)]
     wanted = [{"_id": one, "t": text} for one, text in zip(ids, texts, strict=True)]

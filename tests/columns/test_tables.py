@@ -1,4 +1,4 @@
-"""Documents become tables of columns: every type, nesting, widening, what does not fit, bytes that are no BSON."""
+"""Documents become tables of columns: every type, nesting, widening, values that do not fit, invalid BSON."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def column(values: list[Any], **options: Any) -> Any:
 def test_every_type_has_a_column(value: Any, kind: str, found: Any) -> None:
     made = column([value])
 
-    # Where a test has loaded PyMongoArrow, it has its own type for ids.
+    # If a test has loaded PyMongoArrow, ids have its type.
     if isinstance(value, ObjectId) and isinstance(made.type, pa.BaseExtensionType):
         made = pa.chunked_array([chunk.storage for chunk in made.chunks])
     assert str(made.type) == kind

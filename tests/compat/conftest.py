@@ -1,4 +1,4 @@
-"""Programs in processes of their own: an alias of PyMongo holds for a whole process, and PyMongo is the oracle here."""
+"""Programs in processes of their own: an alias of PyMongo affects a whole process, and PyMongo is the oracle here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Program = Callable[..., str]
 
 @pytest.fixture
 def program() -> Program:
-    """Run source text in a fresh interpreter and return what it printed; the test fails when it fails."""
+    """Run source text in a fresh interpreter and return its output; the test fails when the program fails."""
 
     def run(source: str) -> str:
         finished = subprocess.run(
@@ -33,6 +33,6 @@ def program() -> Program:
 
 @pytest.fixture
 def place(server: Server, database_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the server's address and a database of their own in the programs' environment."""
+    """Put the server's address and a database of this test into the programs' environment."""
     monkeypatch.setenv("TEST_URI", server.uri)
     monkeypatch.setenv("TEST_DATABASE", database_name)

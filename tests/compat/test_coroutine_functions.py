@@ -1,4 +1,4 @@
-"""Methods on asyncio are coroutine functions wherever PyMongo Async's are, and what they return is a coroutine.
+"""Methods on asyncio are coroutine functions wherever PyMongo Async's are, and return coroutines.
 
 Frameworks ask the first before they call (background tasks, mocks, retrying decorators) and `create_task` the second.
 """
@@ -46,7 +46,7 @@ def _delete(client: object) -> object:
     return driver.DeleteOne({"a": 2})
 
 
-# Calls that may be made many times, one after the other and side by side.
+# Calls that may be repeated many times, one after another and side by side.
 CALLS = {
     "find_one": lambda client, name: client[name].c.find_one({}),
     "insert_one": lambda client, name: client[name].c.insert_one({}),
@@ -92,7 +92,7 @@ def is_coroutine_function(owner: type, name: str) -> tuple[bool, bool]:
 
 @pytest.mark.parametrize("theirs", CLASSES, ids=lambda theirs: theirs.__name__)
 def test_what_is_a_coroutine_function_in_pymongo_is_one_here_and_nothing_else(theirs):
-    # A native `__anext__` spares a coroutine for each document; no framework inspects it.
+    # A native `__anext__` saves a coroutine for each document; no framework inspects it.
     names = [name for name in dir(theirs) if not name.startswith("_") or name in ("__aenter__", "__aexit__")]
     ours = ours_of(theirs)
     common = [name for name in names if hasattr(ours, name)]

@@ -48,7 +48,7 @@ print(*sorted(name for name in kept if not any(part.startswith("_") for part in 
 """
     own = program(INSTALL + listing).split()
     peers = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
-    # How far PyMongo gets with these depends on which libraries of OCSP are installed.
+    # PyMongo's result depends on which OCSP libraries are installed.
     by_chance = {"pymongo.ocsp_cache", "pymongo.ocsp_support", "pymongo.pyopenssl_context"}
     assert own == [name for name in peers.stdout.split() if name not in by_chance]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-# A database as mongomock's: classes of its own, and nothing of this driver's. It knows equality and a few operators.
+# A database like mongomock's: classes of its own, and nothing of this driver's. It supports equality and a few
+# operators.
 MEMORY = """
 import os, random, time, mangonel.compat
 mangonel.compat.install_as_pymongo()

@@ -11,7 +11,7 @@ PATCHED = (
 )
 
 
-# Not as the page says, but a usual order of imports.
+# Not as the page shows, but a usual order of imports.
 PATCHED_LATER = (
     "from mangonel import MongoClient\nfrom gevent import monkey; monkey.patch_all()\nimport os, gevent\n"
 )

@@ -1,6 +1,6 @@
 """The blocking face's own tests of pool, TLS, DNS, outages and server selection, in a process that gevent has patched.
 
-A process of its own: patching holds for a whole interpreter. What an event loop runs is left out.
+A process of its own, because patching affects a whole interpreter. Tests of event loops are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILES = {
 }
 
 
-# In one process, and without the plugins that are installed: both cost more to start than most of the files do.
+# In one process and without installed plugins: both cost more to start than most of the files take.
 @pytest.mark.timeout(900)
 @pytest.mark.no_sample
 @pytest.mark.parametrize("part", ["--sample", "--rest"])

@@ -1,4 +1,4 @@
-"""What programs import from inside PyMongo answers as PyMongo's own does."""
+"""Internal names that programs import from PyMongo behave as PyMongo's own do."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ VALUES = [
 
 
 def outcome(call: Any, *args: Any) -> tuple[str, Any]:
-    """What a call returned, or the class of its error."""
+    """Return a call's result, or the class of its error."""
     try:
         return "value", call(*args)
     except Exception as error:
@@ -144,7 +144,7 @@ TEXTS = st.text(
 
 @given(TEXTS, st.booleans())
 def test_a_password_is_prepared_as_by_pymongo(text: str, strict: bool) -> None:
-    # PyMongo's own fails on text of which nothing is left.
+    # PyMongo's own fails on text that becomes empty.
     found = outcome(pymongo.saslprep.saslprep, text, strict)
     if found != ("error", "IndexError"):
         assert outcome(_internals.saslprep, text, strict) == found

@@ -1,4 +1,4 @@
-"""What Motor names is here under the same name, or raises an error that names it."""
+"""Every name of Motor exists here, or raises an error that names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`from pymongo.operations import *` finds what it finds in PyMongo."""
+"""`from pymongo.operations import *` imports the same names as with PyMongo."""
 
 from __future__ import annotations
 

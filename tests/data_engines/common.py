@@ -1,6 +1,6 @@
-"""Shared by the programs for the engines: documents, writers beside the reads, and workers that die once.
+"""Shared by the programs for the engines: documents, concurrent writers, and workers that die once.
 
-As a program, `python common.py URI DATABASE`, it is the writers.
+As a program, `python common.py URI DATABASE`, it runs the writers.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def expected(document: Any) -> tuple[Any, ...]:
 
 
 def shown(row: Any) -> tuple[Any, ...]:
-    """The same of a row as a dict."""
+    """Return the row as a dict."""
     inner, by, x = row["in"], row["by"], row["x"]
-    # An ObjectId where PyMongoArrow has registered its types.
+    # An ObjectId if PyMongoArrow has registered its types.
     identity = None if inner is None else inner["id"]
     return (
         row["n"],
@@ -72,7 +72,7 @@ def shown(row: Any) -> tuple[Any, ...]:
 
 
 def same(rows: list[Any], collection: Any) -> None:
-    """Fail unless the rows are those that `find` returns."""
+    """Fail unless the rows equal the result of `find`."""
     found = sorted(map(shown, rows))
     wanted = sorted(map(expected, collection.find(STAYS)))
     assert len(found) == len(wanted) == COUNT, (len(found), len(wanted))
@@ -87,7 +87,7 @@ def stored(collection: Any) -> None:
 
 
 def die_once(where: str) -> None:
-    """Kill this process, a worker, unless one was killed there before."""
+    """Kill this process, a worker, unless a worker was killed there before."""
     try:
         os.close(os.open(Path(os.environ["MANGONEL_ENGINE_FOLDER"]) / where, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
@@ -96,7 +96,7 @@ def die_once(where: str) -> None:
 
 
 def dying_in_a_read(tables: Iterator[Any]) -> Iterator[Any]:
-    """Yield tables or batches; die once behind the first rows."""
+    """Yield tables or batches; die once after the first rows."""
     for table in tables:
         yield table.slice(0, 10)
         die_once("in_a_read")
@@ -111,7 +111,7 @@ class DyingReader(_parts_of_tables.PartReader):
 
 
 class DyingTarget(_parts_of_tables.Target):
-    """Dies once when rows are stored and the engine does not know it yet."""
+    """Dies once when rows are stored and the engine has not been told yet."""
 
     def store(self, table: Any, part: int, *, of: object = None) -> int:
         stored = super().store(table, part, of=of)
@@ -134,7 +134,7 @@ STAYS = {"n": {"$gte": 0}}
 
 
 def name_of_writers(database: str) -> str:
-    """Return the name by which the server knows the connections of `write_beside`; others write beside other blocks."""
+    """Return the name that identifies connections of `write_beside` on the server; other blocks have other writers."""
     return f"writers of {database}"
 
 
@@ -144,7 +144,7 @@ def another_id(chosen: random.Random) -> Any:
 
 
 def write_beside(uri: str, name: str) -> None:
-    """Insert, change and delete by 20 threads until this process is ended, or one of them fails."""
+    """Insert, change and delete with 20 threads until this process is killed, or a thread fails."""
 
     def fail(failed: threading.ExceptHookArgs) -> None:
         threading.__excepthook__(failed)
@@ -174,13 +174,13 @@ def write_beside(uri: str, name: str) -> None:
 
 @contextlib.contextmanager
 def writers(database: Any) -> Iterator[None]:
-    """Write beside a block, whose reads have to filter by `STAYS`."""
-    # Those before these were killed, and used the same ids.
+    """Write during a block, whose reads have to filter by `STAYS`."""
+    # The earlier writers were killed, and used the same ids.
     database.rows.delete_many({"n": -1})
     database.rows.update_many({"pad": {"$exists": True}}, {"$unset": {"pad": ""}})
     process = subprocess.Popen([sys.executable, __file__, os.environ["MANGONEL_URI"], database.name])
     try:
-        # They write.
+        # The writers have started.
         while database.rows.find_one({"pad": {"$exists": True}}) is None:
             assert process.poll() is None
         yield
@@ -188,7 +188,7 @@ def writers(database: Any) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-        # The server carries out what a killed process has sent, and then ends its connections.
+        # The server still runs commands of the killed process, and then ends its connections.
         theirs = [
             {"$currentOp": {"idleConnections": True}},
             {"$match": {"appName": name_of_writers(database.name)}},
@@ -207,7 +207,7 @@ def started() -> tuple[Any, Any, str]:
     database = client[name]
     database.rows.insert_many(list(documents()), ordered=False)
     database.create_collection("once")
-    # Without it, each upsert by key would read the collection.
+    # Without the index each upsert by key would read the whole collection.
     database.by_key.create_index("n", unique=True)
     return client, database, folder
 

@@ -30,23 +30,23 @@ def interpreter() -> Path:
 
 @pytest.fixture
 def variables(interpreter: Path) -> dict[str, str]:
-    """The environment variables of a program with an engine."""
+    """Return the environment variables of a program with an engine."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
     return {
         **kept,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(HERE)]),
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Else Ray's workers give way to all other tests, are killed when all programs of the machine together need much
-        # memory, and join a cluster that a `ray start` left in /tmp.
+        # Otherwise Ray's workers get lower priority than other tests, are killed when the machine runs short of memory,
+        # and join a cluster that a `ray start` left in /tmp.
         "RAY_worker_niceness": "0",
         "RAY_memory_monitor_refresh_ms": "0",
         "RAY_ADDRESS": "local",
         # Dask's own limits are 30 seconds.
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "120s",
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__TCP": "120s",
-        # Else Spark looks up the machine's name, which a network may not know.
+        # Otherwise Spark looks up the machine's name, which the network may not know.
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(interpreter),
-        # What a test sees of its own package only.
+        # Engines must not write bytecode into the package that other tests import.
         "PYTHONDONTWRITEBYTECODE": "1",
     }

@@ -1,4 +1,4 @@
-"""Dask with two worker processes: its rows are those of find(), dying workers neither lose nor double any."""
+"""Dask with two worker processes: its rows equal those of find(), and dying workers neither lose nor double any."""
 
 import pyarrow
 from common import ROUTER, STAYS, DyingReader, DyingTarget, die_once, same, sharded, started, stored, writers
@@ -15,7 +15,7 @@ def dying(frame):
 
 
 def sees_what_is_new(database):
-    """Fail unless a frame has documents that came after another one of the same collection was computed."""
+    """Fail unless a frame includes documents stored after another frame of the same collection was computed."""
     kept = []
     for count in (1, 2):
         database.new.insert_one({"_id": count})
@@ -46,7 +46,7 @@ def main():
         dying_once = frame.map_partitions(dying, meta=frame._meta)
         assert write(dying_once, database.once, once="job") <= len(table)
         stored(database.once)
-        # The job has ended, so other partitions are nothing new.
+        # The job has ended, so a repetition with other partitions stores nothing new.
         assert write(frame.repartition(npartitions=3), database.once, once="job") == 0
         stored(database.once)
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""The format "dying" of Spark: that of this package, whose workers die once in a read and once after a commit."""
+"""Spark's format "dying": this package's format, whose workers die once in a read and once after a commit."""
 
 import gc
 
@@ -37,5 +37,5 @@ class _Reader(DataSourceReader):
 
 
 def is_settled():
-    """Fail unless the garbage collection after this task skips what the worker has imported."""
+    """Fail unless the garbage collection after this task skips the worker's imports."""
     assert gc.get_freeze_count() > 10_000, gc.get_freeze_count()

@@ -1,4 +1,4 @@
-"""The lab's rows for Ray, Dask and Spark: contenders of an engine give the same answer, and count their workers."""
+"""The lab's rows for Ray, Dask and Spark: contenders of an engine give the same result, and measure their workers."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Size
 from mangonel.lab.experiments.engines import EXPERIMENT
 
-# The connector would be fetched by Maven.
+# Spark would download the connector with Maven.
 ABSENT = {"spark-own"}
 
 
@@ -18,7 +18,7 @@ def main():
     played = set()
     for part in EXPERIMENT.parts(size):
         if part.id.startswith(("polars", "duckdb", "filter")) or part.id.endswith("-workers"):
-            # tests/lab has the former; workers are those of the other programs here.
+            # tests/lab checks results of the other contenders; the other programs here test workers.
             continue
         digests = {}
         for id, contender in registry.contenders().items():

@@ -1,4 +1,4 @@
-"""Ray with two workers: its rows are those of find(), and workers that die neither lose nor double any."""
+"""Ray with two workers: its rows equal those of find(), and dying workers neither lose nor double any."""
 
 import pyarrow
 import ray
@@ -26,11 +26,11 @@ def _same(table):
 
 
 def plans_once(database):
-    """Fail unless each execution reads the same parts, and looks for neither bounds nor columns."""
+    """Fail unless each execution reads the same parts, and queries neither bounds nor columns again."""
     dataset = ray.data.read_datasource(Source(database.rows, STAYS, parts=6))
     database.command("profile", 2)
     for _ in range(2):
-        # A dataset keeps what it has read; one that is made of it reads again.
+        # A dataset keeps the rows that it has read; a dataset derived from it reads again.
         again = dataset.map_batches(_same, batch_format="pyarrow")
         assert len(pyarrow.concat_tables(ray.get(again.to_arrow_refs()))) == COUNT
     database.command("profile", 0)

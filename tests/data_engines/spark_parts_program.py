@@ -1,4 +1,4 @@
-"""What Spark's sources do without Java: filters that are pushed down, options, text of ids, changes behind a drop."""
+"""Spark's sources without Java: pushed-down filters, options, ids as text, and changes after a drop."""
 
 import datetime
 import json
@@ -29,8 +29,8 @@ from mangonel.spark.types import stored
 
 WHEN = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 IDS = [ObjectId(bytes([n] * 12)) for n in range(3)]
-# Values of the field `x`, a filter, and the values whose rows Spark keeps. It has the values of a column of one type,
-# in which ids, decimals and all that a column of text holds are text.
+# Values of the field `x`, a filter, and the values whose rows Spark keeps. The values are as in a column of one type;
+# in a column of text, ids, decimals and all other values are text.
 CASES = [
     ([Decimal128("5"), Decimal128("6")], EqualTo(("x",), "5"), [Decimal128("5")]),
     ([Decimal128("5"), Decimal128("6")], In(("x",), ("6", "7")), [Decimal128("6")]),
@@ -88,7 +88,7 @@ def filters(database):
 
 
 def sent(database):
-    """Most filters leave out rows on the server."""
+    """Check that most filters leave out rows on the server."""
     reader = MangonelSource({"database": database.name, "collection": "case7", "pushdown": "true"})
     reader = reader.reader(reader.schema())
     reader.pushFilters([GreaterThan(("x",), 4), EqualTo(("x",), 5)])
@@ -127,7 +127,7 @@ def refusal(act):
 
 
 def texts():
-    """Text of ids becomes bytes at every depth; other text is told."""
+    """Ids as text become bytes at every depth; other text is reported."""
     kinds = {
         "id": "object_id",
         "in": ("struct", [("by", "uuid"), ("n", "int64")]),
@@ -159,7 +159,7 @@ def texts():
 
 
 def changes(database):
-    """A collection that is dropped and made again goes on in the same stream."""
+    """A dropped and re-created collection continues in the same stream."""
     for more, wanted in (
         ({}, ["insert", "drop", "invalidate", "insert"]),
         ({"filter": '{"operationType": "insert"}'}, ["insert", "insert"]),
@@ -175,7 +175,7 @@ def changes(database):
         (part,) = reader.partitions(start, end)
         rows = list(reader.read(part))
         assert [row[1] for row in rows] == wanted, rows
-        # From each change on, as a batch that ended there.
+        # From each change on, as if a batch had ended there.
         for place, row in enumerate(rows):
             parts = reader.partitions({"token": row[0]}, end)
             assert [each for part in parts for each in reader.read(part)] == rows[place + 1 :]
@@ -187,7 +187,7 @@ def changes(database):
 
 
 def begins(database):
-    """A stream has one beginning, also while others write: Spark asks for it again when it plans the first batch."""
+    """A stream has one start, also while others write: Spark asks for it again when it plans the first batch."""
     busy = database.create_collection("busy")
     is_over = threading.Event()
 
@@ -202,7 +202,7 @@ def begins(database):
         for _ in range(60):
             reader = _Reader(Options({"database": database.name, "collection": "busy"}, _KNOWN))
             start = reader.initialOffset()
-            # Without it where the first answer of the server had changes already.
+            # Without it if the server's first reply had changes already.
             assert json.loads(start["token"]) is not None
             assert reader.initialOffset() == start
     finally:

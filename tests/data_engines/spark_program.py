@@ -1,4 +1,4 @@
-"""Spark with Python workers: rows are those of find(), filters keep them, dying workers lose and double none."""
+"""Spark with Python workers: its rows equal those of find(), also with filters; dying workers lose and double none."""
 
 import math
 
@@ -11,7 +11,7 @@ from mangonel.errors import ConfigurationError
 from mangonel.server import start
 from mangonel.spark.options import Options
 
-# As Spark has them: NaN equals itself and is greater than every number, and null is neither true nor false.
+# As in Spark: NaN equals itself and is greater than every number, and null is neither true nor false.
 FILTERS = {
     "n > 10 and n <= 20 and mixed is not null": lambda row: 10 < row["n"] <= 20 and row["mixed"] is not None,
     "x > 5 and n < 500": lambda row: row["x"] is not None and not row["x"] <= 5 and row["n"] < 500,
@@ -79,7 +79,7 @@ def batch(spark, database):
 
 
 def copies(spark, database):
-    """Fail unless ids and UUIDs of a copy are those of the documents, though they are text in Spark."""
+    """Fail unless ids and UUIDs of a copy equal those of the documents, though Spark has them as text."""
     documents = [
         {
             "_id": ObjectId(),
@@ -105,7 +105,7 @@ def copies(spark, database):
 
 
 def looks_once(spark, database):
-    """Fail unless documents are looked at once for the schema. A user's schema does not tell ids from text."""
+    """Fail unless documents are read at once for the schema. A user's schema does not distinguish ids from text."""
     noted = load(spark, database, sample="50").schema
     for schema, looks in ((None, 1), (noted, 0), ("n long, in struct<id: string>", 1)):
         database.command("profile", 2)
@@ -121,7 +121,7 @@ def looks_once(spark, database):
 
 
 def another_deployment(spark, database):
-    """Fail unless workers, who have MANGONEL_URI, read and store where the option `uri` says."""
+    """Fail unless workers, which inherit MANGONEL_URI, use the deployment of the option `uri`."""
     where = {"database": database.name, "collection": "rows"}
     with start() as other, MongoClient(other.uri) as client:
         client[database.name].rows.insert_many([{"_id": number} for number in range(10)])

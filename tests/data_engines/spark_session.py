@@ -34,9 +34,9 @@ def session():
 
 
 def begun(begin, checkpoint):
-    """Return the stream that `begin` starts, when it has planned a batch.
+    """Return the stream that `begin` starts, once it has planned a batch.
 
-    Spark waits 10 seconds for the process that plans, and a busy machine may need longer; the guide says to start the
+    Spark waits 10 seconds for the planning process, and a busy machine may need longer; the guide says to start the
     stream again.
     """
     planned = len(list(Path(checkpoint).glob("offsets/*")))

@@ -1,4 +1,4 @@
-"""Spark reads changes as a stream and stores them: each once, although workers die and queries start again."""
+"""Spark reads changes as a stream and stores each once, although workers die and queries restart."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def main():
 
 
 def on_a_quiet_server():
-    """Read on a server without other writes: an offset beyond the last change would be waited for without an end."""
+    """Read on a server without other writes: the read would wait for ever for an offset beyond the last change."""
     with (
         start(replica_set=1, set_parameters={"writePeriodicNoops": "false"}) as server,
         MongoClient(server.uri) as client,
@@ -43,7 +43,7 @@ def on_a_quiet_server():
             keys = [json.loads(row[3])["_id"] for row in reader.read(part)]
             assert keys == [2 * number, 2 * number + 1], keys
             assert reader.latestOffset(offset, None) == offset
-        # An idle stream moves on, and still sees what follows.
+        # An idle stream advances its token, and still sees later changes.
         client.test.other.insert_one({})
         reading._IDLE_S = 0
         begin, offset = offset, reader.latestOffset(offset, None)
@@ -68,7 +68,7 @@ def stream(spark, database, folder):
     live.insert_many([{"_id": number} for number in range(300)])
     query.processAllAvailable()
     query.stop()
-    # While no query runs: the next one begins behind the last token.
+    # While no query runs: the next one starts after the last token.
     live.insert_many([{"_id": number} for number in range(300, 500)])
     live.update_one({"_id": 5}, {"$set": {"a": 1}})
     query = begun(begin, checkpoint)
@@ -101,7 +101,7 @@ def stores(spark, database, folder):
         source.insert_many([{"_id": number} for number in range(first, first + 300)])
         query.processAllAvailable()
     query.stop()
-    # The token is the _id, so a batch that is stored twice would have failed.
+    # The token is the _id, so storing a batch twice would have failed.
     assert database.stored.count_documents({"operation": "insert"}) == 900
 
 

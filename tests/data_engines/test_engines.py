@@ -1,4 +1,4 @@
-"""Real Ray, Dask and Spark read what find() returns beside 20 writers, and store each row once although workers die."""
+"""Real Ray, Dask and Spark read the same as find() beside 20 writers, and store each row once although workers die."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from mangonel.server import Server, find_mongod
 from tools.router import Router
 
 HERE = Path(__file__).parent
-# By hand MANGONEL_ENGINE_ROWS=100000; seconds for a program of 20 000 documents, beside other tests.
+# By hand MANGONEL_ENGINE_ROWS=100000; seconds for a program with 20 000 documents, beside other tests.
 SECONDS = 900 * max(int(os.environ.get("MANGONEL_ENGINE_ROWS", "0")) // 20_000, 1)
-# Where workers were killed.
+# Places where workers were killed.
 WRITES = {"before_a_commit", "after_a_commit"}
-# Bounds of six chunks of three shards, in the field `n`. Writers' documents have -1.
+# Bounds of six chunks on three shards, in the field `n`. Writers' documents have -1.
 CHUNKS = [MinKey(), 1_000, 4_000, 8_000, 12_000, 16_000, MaxKey()]
 KILLS: dict[str, set[str]] = {"spark_stream": WRITES, "spark_parts": set(), "lab": set()}
 
 
-# They take a minute and a gigabyte each.
+# Each takes a minute and a gigabyte.
 @pytest.mark.no_sample
-# Without the environment, which is 1.5 GB that may have to be installed before.
+# Without the environment, whose installation may need 1.5 GB.
 @pytest.mark.timeout(SECONDS + 100, func_only=True)
 @pytest.mark.parametrize("engine", ["ray", "dask", "spark", "spark_parts", "spark_stream", "lab"])
 def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
@@ -54,8 +54,8 @@ def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
         assert done.returncode == 0, f"{last}\n{done.stdout[-1000:]}\n{done.stderr[-6000:]}"
         assert {path.name for path in tmp_path.iterdir()} >= KILLS.get(engine, {"in_a_read", *WRITES})
         ranges = [each.command for each in router.received("find") if "min" in each.command]
-        # All but the first chunk, in whose place the programs that read no sharded collection have none. A part is read
-        # again if its worker was lost, as on a busy machine.
+        # All parts but the first chunk's; programs without a sharded collection have none instead. A part is read again
+        # if its worker was lost, as on a busy machine.
         assert len({command["min"]["n"] for command in ranges}) == (0 if engine in KILLS else 5)
         assert all(command["hint"] == {"n": 1} for command in ranges)
     finally:

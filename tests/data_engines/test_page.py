@@ -1,4 +1,4 @@
-"""The blocks of the page on Ray, Dask and Spark run as they stand, each engine's in a program of its own."""
+"""The blocks of the page on Ray, Dask and Spark run unchanged, each engine's in a program of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECONDS = 900
 
 
 @pytest.mark.no_sample
-# Without the environment, which is 1.5 GB that may have to be installed before.
+# Without the environment, whose installation may need 1.5 GB.
 @pytest.mark.timeout(SECONDS + 100, func_only=True)
 @pytest.mark.parametrize(("page", "engine"), sorted(NEEDS), ids=lambda value: getattr(value, "stem", value))
 def test_blocks_of_a_page_run_with_their_engine(

@@ -1,4 +1,4 @@
-"""Fixtures of the demo's tests: web processes on the shared deployment, and people who are logged in to them."""
+"""Fixtures of the demo's tests: web processes on the shared deployment, and visitors logged in to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def site(server: Server) -> Iterator[Site]:
 
 @pytest.fixture
 def shop(site: Site) -> Iterator[Any]:
-    """The site's database, for writing to it as the shop does."""
+    """The site's database, for writes like the shop's."""
     with MongoClient[Any](site.uri) as client:
         yield client[site.database]
 
@@ -44,7 +44,7 @@ def login_of_ada(site: Site) -> Iterator[Visitor]:
 @pytest.fixture
 def ada(site: Site, login_of_ada: Visitor) -> Iterator[Visitor]:
     """A logged-in visitor."""
-    # The first has to log in, and the next after a test that ends websessions.
+    # The first visitor has to log in, and so does the next after a test that ends websessions.
     if login_of_ada.http.get("/api/files").status_code == 401:
         login_of_ada.log_in("ada")
     with Visitor(site) as visitor:

@@ -17,7 +17,7 @@ PASSWORD = "mangonel"
 
 
 class Site:
-    """`mangonel demo` on a deployment that is there; a context manager that ends it.
+    """`mangonel demo` on a running deployment; a context manager that ends it.
 
     Args:
         uri: of the deployment.
@@ -34,7 +34,7 @@ class Site:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        """Start it, and return when it listens: each time on the same port, which no other program takes meanwhile."""
+        """Start it, and return when it listens: each time on the same port, which is kept from other programs."""
         command = [sys.executable, "-m", "mangonel", "demo", self.uri, "--database", self.database]
         command += ["--port", str(port_of(self._held)), *self._arguments]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -44,11 +44,11 @@ class Site:
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """Return the port that it listens on."""
         return int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill it as a power cut would."""
         self._end(signal.SIGKILL)
 
     def _end(self, number: signal.Signals) -> int:
@@ -79,12 +79,12 @@ class Visitor:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        # Without TLS; reading the authorities' certificates would take 40 ms for each visitor.
+        # Without TLS: reading the certificate authorities would take 40 ms for each visitor.
         self.http = httpx.Client(base_url=site.url, timeout=60, verify=False)
         self.token = ""
 
     def log_in(self, user: str, password: str = PASSWORD, **fields: str) -> httpx.Response:
-        """Fill in the form."""
+        """Fill in the login form."""
         token = token_of(self.http.get("/login").text)
         answer = self.http.post("/login", data={"user": user, "password": password, "_csrf": token, **fields})
         if answer.status_code == 302:
@@ -98,7 +98,7 @@ class Visitor:
 
     @property
     def cookie(self) -> str:
-        """The websession's."""
+        """Return the websession's cookie."""
         return self.http.cookies.get("sid") or ""
 
     def upload(self, name: str, content: bytes | Any, **headers: str) -> httpx.Response:
@@ -115,12 +115,12 @@ class Visitor:
 
 
 def token_of(page: str) -> str:
-    """The CSRF token that a page carries."""
+    """Return the CSRF token of a page."""
     found = re.search(r'name="csrf" content="([^"]+)"', page)
     assert found, page[:300]
     return found[1]
 
 
 def customer(name: str) -> dict[str, Any]:
-    """A customer as the shop writes them."""
+    """Return a customer as the shop writes them."""
     return {"name": name, "city": "Oslo", "joined": dt.datetime.now(dt.UTC)}

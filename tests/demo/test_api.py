@@ -1,4 +1,4 @@
-"""The demo without a browser: who may do what, posts, files, headers."""
+"""The demo without a browser: permissions, posts, files, headers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_login_does_not_lead_to_another_site(stranger: Visitor, wanted: str) -
 def test_a_form_without_the_websessions_token_is_refused(ada: Visitor) -> None:
     assert ada.http.post("/logout/everywhere").status_code == 403
     refused = ada.http.put("/api/files/a.txt", content=b"a")
-    # Its body was not read, so nothing may be sent after it on this connection.
+    # Its body was not read, so the connection cannot be used again.
     assert (refused.status_code, refused.headers["Connection"]) == (403, "close")
     assert ada.http.get("/account").status_code == 200
     assert "a.txt" not in ada.http.get("/api/files").text

@@ -1,4 +1,4 @@
-"""The demo in headless Chromium: what a person sees.
+"""The demo in headless Chromium, as a person sees it.
 
 No test here asserts a speed; the figures are printed (`pytest -s`).
 """
@@ -24,7 +24,7 @@ from mangonel.errors import PyMongoError
 from mangonel.write_concern import WriteConcern
 from tools.browser import SIZES, THEMES, TIMEOUT_MS, faults_in
 
-# Each page, and what is on it once its scripts have done their work.
+# Each page, and its content once its scripts have run.
 PAGES = {
     "/login": "form",
     "/": "#customer-rows > tr",
@@ -34,7 +34,7 @@ PAGES = {
     "/account": ".sessions > li",
 }
 
-# Notes when each customer's row is put into the table, and how often.
+# Records when each customer's row is added to the table, and how often.
 OBSERVE = """() => {
   const rows = document.getElementById("customer-rows");
   const note = (node) => window.seen.push([node.dataset.id, performance.timeOrigin + performance.now()]);
@@ -47,13 +47,13 @@ OBSERVE = """() => {
 
 HIGHEST = "Number(document.getElementById('highest').textContent.replace(',', ''))"
 
-# Tables whose last columns are not seen without scrolling sideways.
+# Tables whose last columns are visible only after scrolling sideways.
 CUT = """() => [...document.querySelectorAll(".scroll")].filter((table) => table.scrollWidth > table.clientWidth)
   .map((table) => table.getAttribute("aria-labelledby"))"""
 
 
 class Person:
-    """A browser context, and what went wrong in it."""
+    """A browser context, and the errors in it."""
 
     def __init__(self, chromium: Any, site: Site, **settings: Any) -> None:
         self.context = chromium.new_context(base_url=site.url, **settings)
@@ -103,7 +103,7 @@ def test_a_customer_appears_after_the_insert_without_being_asked_for(person: Any
         acknowledged[str(added.inserted_id)] = time.time() * 1000
         page.wait_for_function("count => window.seen.length >= count", arg=number + 1)
     shown = dict(page.evaluate("window.seen"))
-    # Shown before the acknowledgement was here: no time at all.
+    # Shown before the acknowledgement arrived here: no delay at all.
     delays = sorted(max(0.0, shown[id] - at) for id, at in acknowledged.items())
     print(f"insert to row: median {statistics.median(delays):.1f} ms, {delays[0]:.1f} to {delays[-1]:.1f}")
     assert asked == []
@@ -140,11 +140,11 @@ class Shopping(threading.Thread):
 
     Attributes:
         acknowledged: ids of those whose write was acknowledged by a majority.
-        doubtful: ids of those whose write failed, and may be there for all that.
+        doubtful: ids of those whose write failed, but may be stored.
         shown: set by the test: how many rows the page has had.
     """
 
-    AHEAD = 60  # below the rows of the table, so that each has to come by
+    AHEAD = 60  # below the number of rows of the table, so that every row has to appear
 
     def __init__(self, uri: str, database: str) -> None:
         super().__init__(daemon=True)
@@ -239,7 +239,7 @@ def test_a_visitor_kills_the_primary_and_nothing_is_missed_or_doubled(chromium: 
         page.get_by_role("button", name="Kill the primary").click()
         page.get_by_text("electing…").wait_for()
         page.get_by_text("reconnected after").wait_for()
-        # Fresh rows fade in; without any the page comes to rest, with a member less.
+        # Fresh rows fade in; without them the page comes to rest, with a member less.
         page.locator("#speed").fill("0")
         problems = []
         for size in SIZES:
@@ -284,7 +284,7 @@ def test_logging_out_everywhere_sends_another_browser_to_the_login(person: Any) 
     page.goto("/account")
     page.get_by_role("button", name="Log out everywhere").click()
     page.get_by_text("You are logged out everywhere.").wait_for()
-    # The page that listens may be led to the login just now, so ask until no other navigation comes between.
+    # The page that listens may be redirected to the login just now, so repeat until no other navigation intervenes.
     other.wait_for_function("() => location.pathname === '/login'")
     other.goto("/")
     assert "/login" in other.url
@@ -311,7 +311,7 @@ def test_posts_are_found_by_words_and_on_the_map(person: Any) -> None:
     page.get_by_text("0 posts found.").wait_for()
 
 
-# Pairs of names that cover each other, and names that leave the map.
+# Pairs of names that overlap, and names outside the map.
 CROWDED = """() => {
   const names = [...document.querySelectorAll("#map .city")].map((each) => [each.textContent, each.getBBox()]);
   const box = document.getElementById("map").viewBox.baseVal;
@@ -346,13 +346,13 @@ def test_a_thousand_events_a_second_leave_a_bounded_page_that_answers(person: An
 
 def test_the_chart_begins_full_and_has_a_scale(person: Any, shop: Any) -> None:
     shop.customers.insert_many([customer("charted") for _ in range(400)])
-    # The site has seen them before the page is there.
+    # The site has seen them before the page loads.
     person().log_in().wait_for_function(
         "() => document.querySelectorAll('#customer-rows > tr').length === 100"
     )
     one = person()
     page = one.log_in()
-    # More than the least that the scale ends with. How many a second has depends on the machine.
+    # More than the smallest maximum of the scale. The number per second depends on the machine.
     page.wait_for_function(f"() => {HIGHEST} > 10")
     # The page draws both at once.
     highest, labels = page.evaluate(
@@ -384,7 +384,7 @@ def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
     one = person()
     page = one.log_in()
     page.goto("/status")
-    # As functions: the page forbids to evaluate texts again and again.
+    # As functions: the page's policy forbids evaluating texts.
     page.wait_for_function(f"() => {points} >= 3")
     page.locator("#commands-plot .median").first.wait_for()
     for plot, unit in units.items():
@@ -392,7 +392,7 @@ def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
         assert unit in page.locator(f"#{plot}-legend").inner_text()
     before = page.evaluate(points)
     page.reload()
-    # The first report has what the process has seen, so nothing is drawn before that.
+    # The first report has the process's earlier changes, so nothing is drawn before that.
     assert page.wait_for_function(f"() => {points}").json_value() >= before
     assert one.problems == []
 

@@ -1,4 +1,4 @@
-"""The demo's history: what was counted in each of the last seconds."""
+"""The demo's history: counts of each of the last seconds."""
 
 from __future__ import annotations
 

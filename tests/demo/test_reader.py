@@ -1,4 +1,4 @@
-"""The demo's feed, readers and fan-out without a database: browsers in step, browsers that are slow, lost history."""
+"""The demo's feed, readers and fan-out without a database: browsers in step, slow browsers, lost history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZE = 100
 
 
 class Quiet(Feed):
-    """A feed whose changes are the test's."""
+    """A feed whose changes come from the test."""
 
     def __init__(self) -> None:
         super().__init__({"shop": None}, "shop", SIZE)  # type: ignore[arg-type]
@@ -58,7 +58,7 @@ class Browser:
 
     Attributes:
         raw: the frames as they were written.
-        sent: what is in them.
+        sent: their contents.
     """
 
     def __init__(self, feed: Feed, fanout: Fanout, position: Position | None) -> None:
@@ -72,7 +72,7 @@ class Browser:
 
     @property
     def ids(self) -> list[int]:
-        """Those of all events."""
+        """Return the frames of all events."""
         return [int(event["id"]) for frame in self.sent for event in frame.get("events", ())]
 
 
@@ -88,7 +88,7 @@ def payload_of(frame: bytes) -> bytes:
 
 
 def visit(feed: Feed, positions: list[Position | None], steps: Any) -> list[Browser]:
-    """Run browsers beside a test's steps, and return them."""
+    """Run browsers during a test's steps, and return them."""
 
     async def run() -> list[Browser]:
         fanout = Fanout(feed)
@@ -104,7 +104,7 @@ def visit(feed: Feed, positions: list[Position | None], steps: Any) -> list[Brow
 
 
 async def until(condition: Any) -> None:
-    """Let the loop run until something holds."""
+    """Let the loop run until a condition holds."""
     async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
@@ -115,7 +115,7 @@ def test_a_browser_that_the_ring_has_passed_by_gets_the_state_and_then_events() 
 
     async def steps(browser: Browser) -> None:
         await until(lambda: browser.raw)
-        for number in range(1, CREDIT):  # takes what credit there is
+        for number in range(1, CREDIT):  # uses all its credit
             feed.happen(1)
             await until(lambda wanted=number + 1: len(browser.raw) == wanted)
         feed.happen(1000)
@@ -139,7 +139,7 @@ def test_browsers_that_keep_up_are_written_the_same_bytes() -> None:
 
     async def steps(*browsers: Browser) -> None:
         await until(lambda: all(browser.raw for browser in browsers))
-        await asyncio.sleep(0)  # into step
+        await asyncio.sleep(0)  # back in step
         feed.happen(5)
         await until(lambda: all(len(browser.raw) == 2 for browser in browsers))
 
@@ -169,7 +169,7 @@ def test_nothing_is_missed_or_doubled_by_whoever_comes_goes_or_rests_between_fra
     keen, slow, late = visit(feed, [Position(1, 0, "82"), Position(1, 0, "82"), Position(15, 0, "82")], steps)
     assert keen.ids == slow.ids == list(range(1, 81))
     assert late.ids == list(range(15, 81))
-    # Back in step after its rest.
+    # Back in step after its pause.
     assert slow.raw[-1] is keen.raw[-1]
 
 
@@ -182,7 +182,7 @@ def test_a_browser_whose_state_is_newer_than_the_last_frame_gets_only_what_is_ne
         await asyncio.sleep(0)
         feed.happen(3)
         await until(lambda: len(early.raw) == 2)
-        # The state holds what no frame has brought, as within the pause behind a frame.
+        # The state contains changes that no frame has brought, as within the pause after a frame.
         feed.tells.clear()
         feed.happen(3)
         late.task = asyncio.create_task(late.reader.run(None))

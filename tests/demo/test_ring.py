@@ -37,7 +37,7 @@ def test_a_position_whose_followers_have_left_is_not_in_the_ring() -> None:
     kept = ring.next - ring.first
     assert 100 <= kept <= 125
     assert ring.number_behind(Position(1, 0, "0000")) is None
-    # The last one that left is where the ring begins: everything behind it is here.
+    # The ring starts after the last event that left: everything later is here.
     assert ring.number_behind(ring.start) == ring.first
 
 

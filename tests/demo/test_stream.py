@@ -1,4 +1,4 @@
-"""The live WebSocket without a browser: what is sent, when a browser comes back, is slow, or may not be here."""
+"""The live WebSocket without a browser: what is sent when a browser reconnects, is slow, or lacks the right."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Page:
         self.states = 0
 
     def take(self, event: dict[str, Any]) -> None:
-        """Follow a change."""
+        """Apply a change."""
         op, id = event.pop("op"), event.pop("id")
         if op == "insert":
             assert id not in self.rows
@@ -100,7 +100,7 @@ def test_state_and_events_join_without_a_gap_or_a_double(ada: Visitor, shop: Any
             for number in range(40):
                 shop.customers.insert_one(customer(f"join {number}"))
 
-        # Written while the page begins: rows missing from the state come as events.
+        # Written while the page starts: rows missing from the state arrive as events.
         writing = asyncio.create_task(asyncio.to_thread(shopping))
         async with line(ada) as connection:
             await page.follow(connection, before + 40)
@@ -163,7 +163,7 @@ def test_updates_and_deletes_come_once_each_and_in_order(ada: Visitor, shop: Any
         shop.customers.replace_one({"_id": kept[1]["_id"]}, customer("replaced"))
         shop.customers.delete_one({"_id": kept[2]["_id"]})
         write(shop, "behind the changes", 1)
-        # What a line brings that broke in between, and what a page gets that begins now.
+        # Frames after a connection that broke in between, and frames of a page that starts now.
         wanted = shop.customers.count_documents({})
         async with line(ada) as connection:
             await page.follow(connection, wanted, "behind the changes 0")
@@ -182,7 +182,7 @@ def test_updates_and_deletes_come_once_each_and_in_order(ada: Visitor, shop: Any
     assert page.rows[changed]["city"] == "Lima"
     assert page.rows[replaced]["name"] == "replaced"
     assert later.rows[changed].keys() == {"id", "name", "city", "at"}
-    # The state agrees with what its events would have made of an older one.
+    # The state equals an older state plus its events.
     assert removed not in later.rows
     for id, row in later.rows.items():
         assert page.rows[id].items() >= {name: row[name] for name in ("name", "city", "at")}.items()

@@ -1,1 +1,1 @@
-"""The documentation's own tests: its code runs, its links lead somewhere, its reference says what it must."""
+"""Tests of the documentation: its code runs, its links have targets, its reference is complete."""

@@ -11,7 +11,7 @@ from mangonel.server import Server
 
 @pytest.fixture
 def databases(server: Server) -> Iterator[None]:
-    """Nothing that a page or an example stores was there before, or stays."""
+    """Pages and examples start and end without stored data."""
     forget(server)
     yield
     forget(server)

@@ -33,7 +33,7 @@ PROTOCOLS = {
     "mangonel.websessions.stores.": ("Store", "BlockingStore", "Finds", "Purges", "Stats", "Manages"),
     "mangonel.websessions.MemoryStore": ("Store", "Finds", "Purges", "Stats", "Manages"),
 }
-# Names that interpreters, frameworks and peers call; no user does.
+# Names for interpreters, frameworks and peers, not for users.
 NOT_CALLED = {"transform_python", "transform_bson", "utcoffset", "tzname", "dst"}
 
 
@@ -61,7 +61,7 @@ def unwrapped(value: object) -> tuple[object, str] | None:
         return value.fget, "property"
     if isinstance(value, classmethod | staticmethod):
         return value.__func__, "function"
-    # Python counts the second kind, class methods made in Rust, from 3.14 on.
+    # Python lists the second kind, class methods made in Rust, from 3.14 on.
     if inspect.isroutine(value) or isinstance(value, types.ClassMethodDescriptorType):
         return value, "function"
     return (value, "property") if inspect.isdatadescriptor(value) else None
@@ -69,7 +69,7 @@ def unwrapped(value: object) -> tuple[object, str] | None:
 
 @cache
 def things() -> dict[str, Thing]:
-    """Return every public name with what it names; a method stands under the first class that the reference shows."""
+    """Return every public name with its object; a method appears under the first class that the reference shows."""
     found: dict[str, Thing] = {}
     seen: set[int] = set()
     for name, value in docs_public.public().items():
@@ -103,7 +103,7 @@ def quoted(text: str) -> set[str]:
 
 
 def related(thing: Thing, depth: int = 2) -> Iterator[str]:
-    """Return the docstrings that this one may refer to in place of its own text."""
+    """Return the docstrings that this one may refer to instead of its own text."""
     family, _, own = thing.name.rpartition(".")
     package = family.rpartition(".")[0]
     for word in quoted(thing.text):
@@ -132,7 +132,7 @@ def related(thing: Thing, depth: int = 2) -> Iterator[str]:
 
 
 def can_fail(thing: Thing) -> bool:
-    """Whether it raises by itself or asks a server."""
+    """Return whether it raises by itself or asks a server."""
     try:
         source = textwrap.dedent(inspect.getsource(thing.value))
     except (OSError, TypeError):
@@ -150,7 +150,7 @@ def owed(thing: Thing) -> list[str]:
     """Return the rules that a name breaks."""
     own = thing.name.rpartition(".")[2]
     if thing.kind == "property" and not callable(thing.value):
-        # A field of a record: the class says what it is.
+        # A field of a record: its class describes it.
         bases = thing.owner.__mro__ if thing.owner else ()
         told = "\n".join([thing.text, *(base.__doc__ or "" for base in bases if base is not object)])
         is_told = thing.text or re.search(rf"\b{re.escape(own)}\b", told)

@@ -36,14 +36,14 @@ from mangonel import odm
 from mangonel.websessions import RequestView, WebSessions
 
 LIST = Path(__file__).with_name("examples-not-run.txt")
-# For one example: some start a server. Those that never end are found sooner when the list is written.
+# For one example: some start a server. When the list is written, a shorter limit finds endless ones sooner.
 SECONDS = 60.0 if len(sys.argv) > 1 else 5.0
 CHECKER = doctest.OutputChecker()
 
 
 @cache
 def examples() -> dict[str, list[doctest.Example]]:
-    """Return the examples of public names; those of a twin on asyncio are the blocking one's."""
+    """Return the examples of public names; an asyncio twin uses the blocking one's."""
     found: dict[str, list[doctest.Example]] = {}
     seen: set[str] = set()
     texts = {name: thing.text for name, thing in things().items()}
@@ -59,7 +59,7 @@ def examples() -> dict[str, list[doctest.Example]]:
 
 @cache
 def every_name() -> dict[str, Any]:
-    """Return what `from ... import *` of every public module would bring; blocking classes win over their twins."""
+    """Return the names that `from ... import *` of every public module brings; blocking classes win over their twins."""
     import datetime
     import decimal
     import uuid
@@ -154,7 +154,7 @@ STORED = (
     {"client", "orders", "users", "stock", "counters", "cursor", "session", "other"} | FILES | MODELS | KEYS
 )
 
-# An example with one of these may tell an empty collection from none.
+# An example with one of these may distinguish an empty collection from a missing one.
 LAID_OUT = {
     "create_collection",
     "create_index",
@@ -171,7 +171,7 @@ LAID_OUT = {
     "stats",
     "sync",
 }
-# Collections that most examples begin with, and their indexes.
+# Initial collections of most examples, and their indexes.
 KEPT = {name: {"_id_"} for name in ("orders", "users", "people", "post")}
 KEPT |= {"fs.files": {"_id_", "filename_1_uploadDate_1"}, "fs.chunks": {"_id_", "files_id_1_n_1"}}
 
@@ -188,7 +188,7 @@ def connected(address: str) -> Any:
 
 
 def django_names(words: set[str]) -> dict[str, Any]:
-    """Return what examples of Django's engine use."""
+    """Return the names for examples of Django's engine."""
     if not words & {"SessionStore", "SessionMiddleware", "request"}:
         return {}
     from django.conf import settings
@@ -213,7 +213,7 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
     client = connected(address)
     shop = client.shop
     clear(shop, is_new=bool(words & LAID_OUT))
-    # What an example stores itself was not there before.
+    # Documents that the example stores itself must not exist before.
     if not words & {"insert_one", "insert_many", "InsertOne", "upsert"}:
         shop.orders.insert_many(
             [{"_id": 1, "total": 9.5, "customer": "Ada"}, {"_id": 2, "total": 4.0, "customer": "Eve"}]
@@ -244,7 +244,7 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def clear(database: Any, is_new: bool) -> None:
-    """Empty what examples begin with, and drop all else: new collections take the server ten times as long."""
+    """Empty the initial collections, and drop all others: new collections take the server ten times as long."""
     for found in list(database.list_collections()):
         collection = database[found["name"]]
         kept = not is_new and KEPT.get(collection.name) == set(collection.index_information())
@@ -266,7 +266,7 @@ def key_vault(client: Any) -> dict[str, Any]:
 
 
 def run(name: str, address: str) -> str | None:
-    """Run a name's examples; return what is wrong with them."""
+    """Run a name's examples; return their faults."""
 
     def late(*_: object) -> None:
         raise TimeoutError(f"no end after {SECONDS} s")
@@ -323,9 +323,9 @@ def failures(address: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Run all that are not listed, or one in so many of them, against the server at an address; else write the list."""
+    """Run all unlisted examples, or one in so many, against the server at an address; else write the list."""
     if len(sys.argv) > 1:
-        # What listeners of an example print later, in the threads of its client, is ignored.
+        # Output that an example's listeners print later, in threads of its client, is ignored.
         answer, sys.stdout = sys.stdout, io.StringIO()
         share = int(sys.argv[2])
         names = [name for name in examples() if name not in not_run()][::share]

@@ -32,7 +32,7 @@ COMMENT = re.compile(r"^<!-- run: *(?P<text>.*?)(?P<end> *-->)?$")
 
 
 class PageError(Exception):
-    """A comment or a fence that means nothing."""
+    """A comment or a fence without a meaning."""
 
 
 @dataclass
@@ -61,7 +61,7 @@ def name_of(page: Path) -> str:
 
 
 def here(code: str, address: str) -> str:
-    """Return the code with the address that every page uses changed to the deployment's."""
+    """Return the code with the address that every page uses replaced by the deployment's."""
     code = re.sub(r"(mongodb://(?:[\w:-]+@)?)localhost(:27017)?(?=[/\"'])", rf"\g<1>{address}", code)
     return re.sub(
         r"MongoClient\((?=\)|event_listeners|tracing)", f'MongoClient("mongodb://{address}", ', code

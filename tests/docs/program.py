@@ -18,7 +18,7 @@ import sys
 import traceback
 from pathlib import Path
 
-# The helpers of the other tests, for what a page takes for granted: certificates, scripted servers.
+# Helpers of the other tests that a page may assume: certificates, scripted servers.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from docs.pages import here
@@ -34,7 +34,7 @@ def main() -> int:
         for block in blocks:
             if block["is_afresh"] or not names:
                 names = {"__name__": "page", "__builtins__": __builtins__}
-                # Annotations of classes are looked up in the module they come from.
+                # Annotations of classes are resolved in the module of the class.
                 sys.modules["page"] = module = type(sys)("page")
                 names = vars(module)
             printed = io.StringIO()

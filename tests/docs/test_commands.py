@@ -1,4 +1,4 @@
-"""Commands of the shell that a page shows exist: the program's sub-commands and options, make's targets, the extras."""
+"""Shell commands on pages exist: the program's sub-commands and options, make's targets, the extras."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 from docs.pages import ROOT, blocks, name_of, pages
 from mangonel import cli
 
-# Programs of others, whose options are their own business.
+# Other programs, whose options are not checked.
 OTHERS = {"cargo", "cd", "curl", "docker", "git", "gunicorn", "kinit", "sudo", "uvicorn"}
 OURS = {"make", "mangonel", "pip", "python"}
-# What stands for something in a synopsis, and a value that every option takes.
+# Placeholders in a synopsis, and a value that every option accepts.
 PLACEHOLDERS = {"URI": "mongodb://localhost/app", "URL": "memory:", "SCRIPT": "x.py", "N": "3", "…": ""}
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -33,9 +33,9 @@ def commands():
             first = block.code.split(maxsplit=1)[:1]
             if block.language == "sh" or (not block.language and first and first[0] in OURS):
                 for number, line in enumerate(block.code.splitlines()):
-                    # What follows in a pipe is another program's.
+                    # After a pipe comes another program.
                     words = shlex.split(line.partition(" | ")[0], comments=True)
-                    # Variables in front of a command, or alone.
+                    # Variables before a command, or alone.
                     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
                         words.pop(0)
                     if words:

@@ -1,4 +1,4 @@
-"""Every public name says what it promises, what its arguments are, how it fails, and shows itself in use."""
+"""Every public name documents its promise, its arguments, its errors, and an example."""
 
 from __future__ import annotations
 

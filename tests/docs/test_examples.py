@@ -1,4 +1,4 @@
-"""The examples of docstrings give what they show, but for those that are listed."""
+"""The examples of docstrings give the results that they show, except for the listed ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from docs.examples import LIST, examples, not_run
 
 PROGRAM = Path(__file__).with_name("examples.py")
-# A sample plays one in so many.
+# A sample plays one of this many.
 SHARE = 6
 
 
@@ -20,7 +20,7 @@ SHARE = 6
 @pytest.mark.plays_a_sample
 def test_examples_give_what_they_show(server, databases, pytestconfig):
     share = SHARE if pytestconfig.getoption("sample") else 1
-    # A process of its own: examples register listeners and connect models.
+    # Runs in a process of its own: examples register listeners and connect models.
     done = subprocess.run(
         [sys.executable, PROGRAM, server.members[0].address, str(share)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What a page shows works: its Python blocks run against a real mongod, and its commands exist."""
+"""Pages are correct: their Python blocks run against a real mongod, and their commands exist."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_blocks_of_a_page_name_their_language(page):
     for block in blocks(page):
         assert not block.language or block.language in LANGUAGES, f"{name_of(page)}:{block.line}"
         if block.language == "python":
-            # What cannot run here must still be Python.
+            # Blocks that cannot run here must still be Python.
             compile(block.code, name_of(page), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 

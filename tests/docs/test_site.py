@@ -1,4 +1,4 @@
-"""Links and anchors lead somewhere, and the navigation has every page. `make docs` checks the rest."""
+"""Links and anchors have targets, and the navigation has every page. `make docs` checks the rest."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_page_stands_in_the_navigation():
     named = set(re.findall(r"[\w/-]+\.md", navigation))
     written = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
 
-    # Notes for developers are no part of the site; reports of the lab are added to it as they come.
+    # Notes for developers are not part of the site; reports of the lab are added to it over time.
     missing = {page for page in written - named if not page.startswith(("dev/", "benchmarks/"))}
     assert missing == set()
     assert {f"docs/{page}" for page in named - written} <= {

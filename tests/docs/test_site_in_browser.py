@@ -15,7 +15,7 @@ import pytest
 from tools.browser import SIZES, THEMES, faults
 
 SITE = os.environ.get("MANGONEL_SITE")
-# Each of another kind: charts, tables, prose, pictures, code with its output, what is made of docstrings.
+# Each of another kind: charts, tables, prose, pictures, code with its output, pages made from docstrings.
 PAGES = (
     "index.html",
     "benchmarks/index.html",
@@ -70,5 +70,5 @@ def test_the_chart_is_the_one_that_was_drawn_for_the_width_and_the_theme(
     assert source.partition("#")[0].endswith(
         f"images/first-{'narrow-' if size == 'phone' else ''}{theme}.svg"
     )
-    # Its letters are as large as intended.
+    # Its text has the intended size.
     assert 0.8 <= drawn / natural <= 1.2

@@ -21,12 +21,12 @@ __all__ = ["certificates", "guarded", "server_context"]
 
 
 def look(uri: str, **options: Any) -> Report:
-    """Return the report of a check-up with few pings; only a bug takes as long as its limit of time."""
+    """Return the report of a check-up with few pings; only a bug reaches its time limit."""
     return examine(uri, **{"timeout": TIMEOUT, "pings": 3, **options})
 
 
 def only(report: Report, code: str) -> Finding:
-    """Return the one finding with this code; a failure shows what was found instead."""
+    """Return the single finding with this code; a failure shows the other findings."""
     found = [finding for finding in report.findings if finding.code == code]
     assert len(found) == 1, "\n".join(finding.lines() for finding in report.findings)
     return found[0]
@@ -46,7 +46,7 @@ def demanding(certificates: Certificates) -> Iterator[Server]:
 
 @pytest.fixture
 def speaker() -> Iterator[Callable[[bytes, bytes], int]]:
-    """Starts servers that greet with some bytes and answer any request with others; gives their port."""
+    """Starts servers that greet with some bytes and answer any request with others; returns their port."""
     lines: list[socket.socket] = []
 
     def begin(greeting: bytes, answer: bytes) -> int:
@@ -93,7 +93,7 @@ def dns(monkeypatch: pytest.MonkeyPatch) -> Iterator[DnsServer]:
 
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Names and their IP addresses; all others are unknown, but for IP addresses."""
+    """Names and their IP addresses; all other names are unknown, but IP addresses work."""
     known = {"localhost": "127.0.0.1"}
     look_up = socket.getaddrinfo
 

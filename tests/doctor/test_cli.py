@@ -1,4 +1,4 @@
-"""`mangonel doctor`: what is printed, as text and as JSON, and the exit status."""
+"""`mangonel doctor`: its output, as text and as JSON, and the exit status."""
 
 from __future__ import annotations
 

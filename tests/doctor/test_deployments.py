@@ -1,4 +1,4 @@
-"""Kinds of deployments, and the meaning of options for them: topology, versions, concerns, pool, clock, limits."""
+"""Kinds of deployments, and the effect of options on them: topology, versions, concerns, pool, clock, limits."""
 
 from __future__ import annotations
 

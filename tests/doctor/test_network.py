@@ -1,4 +1,4 @@
-"""Faults before a server answers: the connection string, DNS, TCP, and other programs that listen there."""
+"""Faults before a server replies: the connection string, DNS, TCP, and other programs that listen there."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_refused_connection_is_told_from_a_silent_machine(nowhere: str) -> Non
 def test_a_network_that_does_not_lead_there_is_told(
     monkeypatch: pytest.MonkeyPatch, error: OSError, code: str
 ) -> None:
-    # No machine of the test's can be trusted to drop packets.
+    # No address is certain to drop packets on every test machine.
     def fail(*_: Any, **__: Any) -> Any:
         raise error
 

@@ -171,7 +171,7 @@ def test_no_report_shows_a_password(guarded: Server, password: str, escape: bool
     report = look(given, timeout=30.0)
     assert report.exit_status() in (3, 8)
     shown = json.dumps(report.as_dict(), default=str)
-    # One password is a word that must be shown: the default database of users.
+    # One password equals a word that must be shown: the users' default database.
     if password != "admin":
         assert "hush" not in shown
     assert f":{password}@" not in shown

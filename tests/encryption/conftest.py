@@ -91,7 +91,7 @@ def peer(standalone: Server, vault: str, providers: dict[str, Any]) -> Iterator[
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Those of key services."""
+    """The `kms_providers` of key services."""
     return Certificates(tmp_path_factory.mktemp("kms"))
 
 

@@ -1,4 +1,4 @@
-"""An HTTP proxy on a port of this machine, which answers CONNECT as a test says and carries bytes."""
+"""An HTTP proxy on loopback, which answers CONNECT as a test says and carries bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 
-# What becomes of a request, given its head: None connects, bytes are sent instead.
+# The answer to a request, given its head: None connects, bytes are sent instead.
 Plan = Callable[[bytes], bytes | None]
 
 
@@ -88,7 +88,7 @@ def _carry(one: socket.socket, other: socket.socket) -> None:
 
 @contextlib.contextmanager
 def http_proxy(context: ssl.SSLContext | None = None) -> Iterator[HttpProxy]:
-    """Run a proxy for the length of a block; `context`: speak TLS with its clients."""
+    """Run a proxy during a block; `context`: speak TLS with its clients."""
     made = HttpProxy(context)
     try:
         yield made

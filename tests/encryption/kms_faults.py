@@ -11,9 +11,9 @@ from typing import Any
 
 from encryption.scripted_kms import SECRET, TOKEN, ScriptedKms, http
 
-# A data key's material: it goes to the service in base64, and the good answer has it again.
+# A data key's material: the request has it in base64, and so has a good response.
 MATERIAL = bytes(range(100, 196))
-# Secrets that must never be seen, in the forms in which they are sent.
+# Secrets that must never appear, in the forms in which they are sent.
 SECRETS = [
     "an-aws-secret",
     "an-azure-secret",
@@ -29,13 +29,13 @@ _FIELDS = ("access_token", "expires_in", "Plaintext", "CiphertextBlob", "value",
 
 @dataclass(frozen=True)
 class Fault:
-    """One of them.
+    """One fault.
 
     Attributes:
         name: of the test's case.
         says: a pattern of the error's words.
-        makes: makes of the good answer the bytes that are sent.
-        attempts: how many requests come of it; those of KMIP are not sent again.
+        makes: turns the good response into the bytes to send.
+        attempts: how many requests it causes; KMIP never repeats one.
         is_slow: the caller waits until its time is over.
     """
 
@@ -47,7 +47,7 @@ class Fault:
     sends_bytewise: bool = False
 
     def __call__(self, kms: ScriptedKms, sock: ssl.SSLSocket, answer: bytes) -> None:
-        """Do it."""
+        """Apply the fault."""
         made = self.makes(answer)
         if self.sends_bytewise:
             for byte in made:
@@ -57,7 +57,7 @@ class Fault:
         try:
             sock.sendall(made)
         except OSError:
-            # On a slow machine the client can have hung up before.
+            # On a slow machine the client may have hung up before.
             kms.given_up += 1
             raise
         if self.is_slow:
@@ -152,6 +152,6 @@ KMIP = (
     Fault("stops", LATE, _cut(0.8), is_slow=True),
 )
 
-# The provider, and how many requests go well before the faulty one.
+# The provider, and how many requests succeed before the faulty one.
 PLACES = (("aws", 0), ("azure", 0), ("azure", 1), ("gcp", 0), ("gcp", 1), ("kmip", 0))
 CASES = [(kind, before, fault) for kind, before in PLACES for fault in (KMIP if kind == "kmip" else HTTP)]

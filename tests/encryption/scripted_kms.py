@@ -1,4 +1,4 @@
-"""Key management services over TLS that answer as a test says. Their "encryption" returns the plain value."""
+"""Key management services over TLS that follow a test's plan. Their "encryption" returns the plain value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 PROVIDERS = ("aws", "azure", "gcp", "kmip")
-# The action in place of an answer: a name, an HTTP status, or a function that sends bytes, given the good answer.
+# The action in place of a response: a name, an HTTP status, or a function that sends bytes, given the good response.
 Plan = str | int | Callable[["ScriptedKms", ssl.SSLSocket, bytes], None]
 SECRET = b"m" * 96
 TOKEN = "a-token-that-must-stay-hidden"
@@ -35,7 +35,7 @@ class ScriptedKms:
         self.connections = 0
         self.given_up = 0
         self.is_answering = False
-        # Those that are to get no answer wait for this.
+        # Requests that get no response wait for this.
         self.ended = threading.Event()
         self._context = context
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -45,7 +45,7 @@ class ScriptedKms:
 
     def close(self) -> None:
         self.ended.set()
-        # A thread that waits in accept wakes.
+        # This wakes a thread that waits in accept.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -81,7 +81,7 @@ class ScriptedKms:
         while not is_kmip and not _is_whole(data):
             more = sock.recv(65536)
             if not more:
-                # The client's time was over before it had asked.
+                # The client's time was over before it sent a request.
                 return
             data += more
         self.requests.append(data)
@@ -115,7 +115,7 @@ class ScriptedKms:
 
 @contextlib.contextmanager
 def scripted_kms(context: ssl.SSLContext) -> Iterator[ScriptedKms]:
-    """Run a service for the length of a block."""
+    """Run a service during a block."""
     made = ScriptedKms(context)
     try:
         yield made
@@ -136,7 +136,7 @@ def _http(status: int, body: dict[str, Any]) -> bytes:
 
 
 def http(status: int, body: bytes, *headers: bytes) -> bytes:
-    """Return an answer as it is sent."""
+    """Return a response as it is sent."""
     lines = [b"HTTP/1.1 %d X" % status, b"Content-Length: %d" % len(body), *headers, b"", body]
     return b"\r\n".join(lines)
 
@@ -146,7 +146,7 @@ def _http_answer(request: bytes) -> dict[str, Any]:
     if b"token" in head.split(b"\r\n")[0] and b"grant_type" in body:
         return {"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}
     asked = json.loads(body)
-    # AWS, Azure, GCP: what is asked, and by what name it is given back.
+    # AWS, Azure, GCP: the name of the requested value, and its name in the response.
     for given, named in (
         ("Plaintext", "CiphertextBlob"),
         ("CiphertextBlob", "Plaintext"),
@@ -189,7 +189,7 @@ def server_context(certificate: Path) -> ssl.SSLContext:
 
 @cache
 def _private_key() -> bytes:
-    # A longer one takes seconds on a busy machine.
+    # A longer key takes seconds on a busy machine.
     made = rsa.generate_private_key(public_exponent=65537, key_size=1024)
     kind = serialization.PrivateFormat.PKCS8
     return made.private_bytes(serialization.Encoding.DER, kind, serialization.NoEncryption())

@@ -1,4 +1,4 @@
-"""A mongocryptd that follows the simplest of schemas: a property that says `encrypt` is marked wherever it stands."""
+"""A mongocryptd that follows the simplest schemas: it marks a property that says `encrypt`, at any place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a listener sees of a client's commands, and a tool of its errors."""
+"""A client's commands as a listener sees them, and an error as a tool shows it."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from tools.frames import TESTS, frames_outside
 
 
 class Seen(CommandListener):
-    """`names` has each command that was started, and again those that failed; `replies` those that succeeded."""
+    """`names` has each started command, and each failed one a second time; `replies` has those that succeeded."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.replies: list[Any] = []
 
     def started(self, event: Any) -> None:
-        """A command is sent."""
+        """Record a sent command."""
         self.names.append(event.command_name)
 
     def succeeded(self, event: Any) -> None:
-        """It was answered."""
+        """Record its reply."""
         self.replies.append(event.reply)
 
     def failed(self, event: Any) -> None:
-        """It was refused."""
+        """Record its refusal."""
         self.names.append(f"{event.command_name} failed")
 
 

@@ -1,4 +1,4 @@
-"""Clients that encrypt their commands: requests to mongocryptd, commands to the server, and no mongocryptd."""
+"""Clients that encrypt their commands: requests to mongocryptd, commands to the server, and a missing mongocryptd."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def options(
 def people(
     face: Any, standalone: Any, vault: str, schema: dict[str, Any], options: Callable[..., Any]
 ) -> Any:
-    """A collection with a schema of its client's."""
+    """A collection whose client has a schema."""
     database = vault.partition(".")[0]
     given = options(schema_map={f"{database}.people": schema})
     return face.client(standalone.uri, auto_encryption_opts=given)[database].people
@@ -76,7 +76,7 @@ def test_what_the_schema_says_is_encrypted_in_every_command(face: Any, standalon
     found = stored(face, standalone, people)
     assert [person["ssn"].subtype for person in found if "ssn" in person] == [ENCRYPTED] * 3
     assert found[0]["name"] == "Ada"
-    # The given document stays as it is.
+    # The given document stays unchanged.
     assert ada["ssn"] == "457"
     assert face.wait(people.find_one({"ssn": "457"})) == ada
     assert face.wait(people.find_one({"ssn": "458"})) is None

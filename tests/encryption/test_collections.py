@@ -1,4 +1,4 @@
-"""Collections of Queryable Encryption: what is sent to make and to drop them, compared with PyMongo's."""
+"""Collections of Queryable Encryption: the commands that create and drop them, compared with PyMongo's."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_clients_map_knows_the_fields(face: Any, server: ScriptedServer, opt
     given = options(encrypted_fields_map={"shop.people": FIELDS})
     ours = face.client(server.uri, auto_encryption_opts=given).shop
     made = sent_by(server, lambda: face.wait(ours.create_collection("people", check_exists=False)))
-    # The server's side has another library's values.
+    # The server's part has another library's values.
     assert str([command.get("encryptedFields") for command in made]) == str([None, None, FIELDS, None])
     dropped = sent_by(server, lambda: face.wait(ours.drop_collection("people")))
     assert [command["drop"] for command in dropped] == ["enxcol_.people.esc", "enxcol_.people.ecoc", "people"]

@@ -1,4 +1,4 @@
-"""Credentials that GCP's metadata service gives to a program; the service's address can be set."""
+"""Credentials from GCP's metadata service; the service's address can be set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mangonel import errors
 from tls.certificates import Certificates
 from tools.faces import TIMEOUT
 
-# What it answers, and whether it stops before the end.
+# Its response, and whether it stops before the end.
 ANSWERS = {
     "good": http(200, b'{"access_token": "%s", "expires_in": 3600}' % TOKEN.encode()),
     "refused": http(403, b"{}"),
@@ -31,7 +31,7 @@ SLOW = ("mute", "slow")
 
 
 class Metadata:
-    """A service on this machine that gives one answer to every request."""
+    """A service on this machine that sends one response to every request."""
 
     def __init__(self) -> None:
         self.name = "good"
@@ -63,7 +63,7 @@ class Metadata:
             sock.sendall(answer)
             return
         sock.settimeout(0.02)
-        # Until the other side has gone.
+        # Until the other side has disconnected.
         for place in range(TIMEOUT_STEPS):
             sock.sendall(answer[place : place + 1])
             try:

@@ -1,4 +1,4 @@
-"""The compiled functions for libmongocrypt: they do what Python's do, and what the standards' examples say."""
+"""The compiled functions for libmongocrypt: they equal Python's, and the standards' examples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def view(data: Any) -> Any:
 
 
 def call(function: Any, *inputs: bytes, room: int, is_cipher: bool) -> tuple[bool, bytes, str]:
-    """Return whether it went well, the output, and the text of the status."""
+    """Return whether it succeeded, the output, and the text of the status."""
     status = ffi.gc(lib.mongocrypt_status_new(), lib.mongocrypt_status_destroy)
     space, written = bytearray(room), ffi.new("uint32_t *")
     output = view(space)

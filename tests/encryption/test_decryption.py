@@ -1,4 +1,4 @@
-"""Clients that decrypt what they receive, whichever way it is read; and that nothing else of them changes."""
+"""Clients that decrypt what they receive, whichever way it is read, and change nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def decrypting(face: Any, standalone: Any, vault: str, options: Callable[..., An
 
 @pytest.fixture
 def people(face: Any, keys: Any, decrypting: Any) -> list[dict[str, Any]]:
-    """Store people with encrypted numbers; return them as they are without encryption."""
+    """Store people with encrypted numbers; return them in plain form."""
     key_id = face.wait(keys.create_data_key("local"))
     plain = [{"_id": n, "ssn": f"{n}-55", "open": n, "deep": {"list": [n, n + 1]}} for n in range(COUNT)]
     stored = [
@@ -157,7 +157,7 @@ def test_keys_are_fetched_once_and_kept(
     for _ in range(3):
         assert face.wait(mine.find_one({"_id": 1})) == people[1]
 
-    # The first one's key; listeners see replies as they came.
+    # The first client's key; listeners see replies as received.
     assert seen.names == ["find"] * 4
     assert seen.replies[0]["cursor"]["firstBatch"][0]["ssn"].subtype == 6
 

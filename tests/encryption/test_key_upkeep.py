@@ -1,4 +1,4 @@
-"""How long data keys are kept in memory, and which of them are encrypted again; with PyMongo beside."""
+"""How long data keys stay in memory, and which of them are rewrapped; compared with PyMongo."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _peer_binary(value: bytes, subtype: int) -> Any:
 
 
 def _error_of(call: Callable[[], Any]) -> str:
-    """Return the kind of an error and its words; nothing when there is none."""
+    """Return the kind of an error and its message; nothing when there is none."""
     try:
         call()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Data keys: made, named, found, rewrapped, deleted; and what may be configured."""
+"""Data keys: made, named, found, rewrapped, deleted; and their configuration."""
 
 from __future__ import annotations
 

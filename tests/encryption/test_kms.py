@@ -1,4 +1,4 @@
-"""Key management services over TLS: what is kept with them, and what happens when they fail."""
+"""Key management services over TLS: the values kept there, and the effects of their failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_data_key_is_kept_with_the_service(face: Any, kms: ScriptedKms, keys_o
     key_id = face.wait(keys.create_data_key(kind, master))
     secret = face.wait(keys.encrypt("457-55-5462", RANDOM, key_id))
 
-    # Another one has no key in its cache, so it asks the service.
+    # Another object has no key in its cache, so it asks the service.
     other, _ = keys_of(kind, kms)
     before = len(kms.requests)
     assert face.wait(other.decrypt(secret)) == "457-55-5462"
@@ -102,7 +102,7 @@ def test_a_silent_service_costs_no_more_than_the_time_limit(
         face.within(0.3, lambda: keys.create_data_key("aws", master))
     assert caught.value.timeout
     assert isinstance(caught.value.cause, errors.NetworkTimeout)
-    # There was no answer, so it was given up.
+    # There was no response, so the request was given up.
     assert not kms.ended.is_set()
 
 

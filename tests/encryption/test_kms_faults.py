@@ -24,7 +24,7 @@ from tools.hanging_resolver import NAME, hanging_resolver
 from tools.interrupts import press_ctrl_c
 
 RANDOM = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random
-# Seconds for what never comes.
+# Seconds to wait for a response that never comes.
 LIMIT = 0.5
 
 
@@ -66,7 +66,7 @@ def test_what_a_service_does_wrong_is_a_clear_error(
     if fault.is_slow:
         eventually(lambda: not kms.is_answering)
         kms.plan = []
-    # Nothing is left of it.
+    # Nothing is left of the call.
     assert make(face, keys, kind, master).subtype == 4
 
 
@@ -89,7 +89,7 @@ def test_a_service_that_is_not_known_gets_nothing(
 
 
 class Plain:
-    """A service that takes connections and speaks no TLS; `begins` is what it says, byte by byte."""
+    """A service that accepts connections and speaks no TLS; `begins` is its greeting, byte by byte."""
 
     def __init__(self, begins: bytes) -> None:
         self.begins = begins
@@ -126,7 +126,7 @@ def plain(request: pytest.FixtureRequest) -> Iterator[Plain]:
     made.listener.close()
 
 
-# The beginning of a handshake's record, which has 16 kB.
+# The start of a handshake record of 16 kB.
 SLOW_HANDSHAKE = b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc" + bytes(16_000)
 
 
@@ -159,7 +159,7 @@ def test_a_service_that_is_not_there_is_named(face: Any, keys_of: Any, kind: str
         make(face, keys, kind, master)
 
 
-# How far the answer has come: nothing of it, or most.
+# The sent part of the response: nothing, or most of it.
 STAGES = {"waiting": 0.0, "reading": 0.8}
 
 
@@ -169,7 +169,7 @@ def stopping(stage: str) -> Fault:
 
 
 def stop(face: Any, kms: ScriptedKms, call: Any) -> BaseException:
-    """Begin a call and stop it when the service was asked: cancelled on asyncio, else by Ctrl-C. Return its end."""
+    """Start a call and stop it once the service has the request: cancel on asyncio, else Ctrl-C. Return its end."""
 
     def interrupt() -> None:
         eventually(lambda: len(kms.requests) == 1)

@@ -1,7 +1,7 @@
 """The specification's corpus of encrypted values and its limits of size, with the local master key.
 
-Spec: client-side-encryption ("Corpus Test", "BSON size limits and batch splitting"). What the prose does with
-mongocryptd is done with the scripted one.
+Spec: client-side-encryption ("Corpus Test", "BSON size limits and batch splitting"). The scripted mongocryptd stands in
+for the one in the prose.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read(name: str) -> Any:
     """Return a file of the specification."""
     where = folder()
     assert where is not None
-    # Each number keeps its type, which the ciphertexts tell.
+    # Each number keeps its type, which the ciphertexts depend on.
     options = json_util.JSONOptions(json_mode=json_util.JSONMode.CANONICAL, uuid_representation=0)
     return json_util.loads((where / "client-side-encryption" / name).read_text(), json_options=options)
 
@@ -49,7 +49,7 @@ def is_local(name: str, value: Any) -> bool:
 
 @pytest.fixture(scope="session")
 def corpus() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The plain values, what they become, and the schema of those that are encrypted automatically."""
+    """The plain values, their encrypted forms, and the schema for automatic encryption."""
     plain = {name: value for name, value in read("corpus/corpus.json").items() if is_local(name, value)}
     encrypted = {name: value for name, value in read("corpus/corpus-encrypted.json").items() if name in plain}
     schema = read("corpus/corpus-schema.json")

@@ -1,4 +1,4 @@
-"""The classes of encryption are called as PyMongo's are."""
+"""The encryption classes have the same signatures as PyMongo's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mangonel import encryption
 
 
 def arguments_of(function: Any) -> list[tuple[str, Any, Any]]:
-    """The arguments with their defaults; an object that each library has of its own counts as one."""
+    """The arguments with their defaults; objects that each library has of its own count as equal."""
     return [
         (one.name, one.kind, one.default if isinstance(one.default, (int, str, type(None))) else "…")
         for one in inspect.signature(function).parameters.values()

@@ -18,11 +18,11 @@ DELAY_MS = 20.0
 
 @pytest.fixture
 def echo() -> Iterator[int]:
-    """A server that sends back what it is sent; its port."""
+    """A server that echoes its input; its port."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=200)
 
     def talk(line: socket.socket) -> None:
-        # A test that is done may leave an answer unread.
+        # A finished test may leave a reply unread.
         with line, contextlib.suppress(ConnectionResetError):
             while data := line.recv(1 << 16):
                 line.sendall(data)
@@ -74,7 +74,7 @@ def test_what_is_under_way_together_arrives_together(echo):
         for _ in range(50):
             line.sendall(b"x" * 100)
         read(line, 5000)
-        # One after the other it would be fifty seconds.
+        # One after another it would be fifty seconds.
         assert time.monotonic() - begun < 30
     delay.close()
 

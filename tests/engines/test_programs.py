@@ -1,4 +1,4 @@
-"""Programs that are missing are installed, where that is allowed, by one call of apt-get."""
+"""Missing programs are installed, where that is allowed, by one call of apt-get."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mangonel.engines import programs
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A system with memcached and an apt-get that notes its calls and installs nothing."""
+    """A system with memcached and an apt-get that records its calls and installs nothing."""
     noted = tmp_path / "calls"
     noted.touch()
     for name, text in (("apt-get", f'#!/bin/sh\necho "$@" >> {noted}\n'), ("memcached", "#!/bin/sh\n")):

@@ -1,4 +1,4 @@
-"""Engines start beside others and beside foreign processes, without using another's port, file or answer."""
+"""Engines start beside others and beside foreign processes, without using another's port, file or reply."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def needed(program: str) -> None:
 
 @contextmanager
 def taken_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Let the first free port that is found belong to another server by then, which answers."""
+    """Let another server take the first free port that is found, and answer there."""
     free_port = engines.free_port
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port: int = stranger.getsockname()[1]

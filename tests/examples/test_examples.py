@@ -1,4 +1,4 @@
-"""The examples run as they stand, against a real mongod, and stay short enough to copy."""
+"""The examples run unchanged against a real mongod, and stay short enough to copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `mangonel export`, `import` and `schema` take as words: a namespace, a file, a database."""
+"""Arguments of `mangonel export`, `import` and `schema`: a namespace, a file, a database."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_is_no_namespace_is_refused(standalone: Server, name: str, capsys: 
     ("words", "said"),
     [
         (["{uri}", "a.rows", "x.jsonl", "-o", "y.jsonl"], "expected one file, got x.jsonl and -o y.jsonl"),
-        # A mistyped URI is not taken for a collection, and the collection not for a file.
+        # A mistyped URI does not count as a collection, nor the collection as a file.
         (["localhost:27017", "rows"], "unrecognized arguments: rows"),
         (["rows", "x.jsonl"], "unrecognized arguments: x.jsonl"),
         (["{uri}"], "expected COLLECTION after the URI"),

@@ -1,4 +1,4 @@
-"""A damaged file of tables is told, and does not read as other rows."""
+"""A damaged file of tables is reported, and does not read as other rows."""
 
 from __future__ import annotations
 

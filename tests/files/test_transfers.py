@@ -1,4 +1,4 @@
-"""Files of tables: what is exported is imported again; both go on after a kill, without a gap or a double."""
+"""Files of tables: an export can be imported again; both continue after a kill, without a gap or a double."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytest.importorskip("pyarrow.parquet")
 
 WHEN = datetime.datetime(2020, 1, 2)
 ENDINGS = (".parquet", ".arrow", ".csv")
-# Processes that are killed take a second each; the formats differ little in it.
+# Killed processes take a second each, and the formats hardly differ in them.
 KILLED_ENDINGS = [
     ".parquet",
     pytest.param(".arrow", marks=pytest.mark.no_sample),
@@ -128,7 +128,7 @@ def test_several_types_become_text_and_are_told(
     import pyarrow.parquet
 
     assert sorted(pyarrow.parquet.read_table(path)["n"].to_pylist()) == list(range(10))
-    # Each kind of id is in some part, with bounds between any two of them.
+    # Each kind of id is in some part, with bounds between any two kinds.
     assert export_table(database.mixed, path, parts=9).documents == 10
 
 
@@ -279,7 +279,7 @@ def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path
     ):
         with pytest.raises(TransferError, match=f"with another .*({what})"):
             export_table(database.rows, path, resume=True, **more)
-    # Without `resume` it begins again.
+    # Without `resume` it starts again.
     assert export_table(database.rows, path, filter={"_id": 1}).documents == 1
 
     progress = tmp_path / "kept"
@@ -591,7 +591,7 @@ def test_a_failure_of_the_server_keeps_the_complete_parts(
     database.rows.insert_many([{"_id": number, "n": number} for number in range(2_000)])
     point = {"configureFailPoint": "failCommand", "data": {"failCommands": ["find"], "errorCode": 8000}}
     admin = database.client.admin
-    # The schema is inferred by one find, and parts are read by the others.
+    # One find infers the schema; other finds read the parts.
     admin.command({**point, "mode": {"skip": 4}})
     try:
         with pytest.raises(OperationFailure):
@@ -614,7 +614,7 @@ def on_asyncio(uri: str, play: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any
     return asyncio.run(run())
 
 
-# Two seconds each; the other face plays every ending.
+# Two seconds each; the other face covers every ending.
 @pytest.mark.enough(1)
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_asyncio_exports_and_imports(database: Any, standalone: Server, tmp_path: Path, ending: str) -> None:
@@ -637,7 +637,7 @@ def test_asyncio_exports_and_imports(database: Any, standalone: Server, tmp_path
         )
         assert (told.documents, told.parts) == (9_000, 3)
         assert (await aimport_table(own.copies, path)).inserted == 9_000
-        # Duplicates are told as on the other face.
+        # Duplicates are reported as on the other face.
         assert (await aimport_table(own.copies, path, skip_errors=True)).failed == 9_000
         with pytest.raises(TransferError, match="duplicate key"):
             await aimport_table(own.copies, path)
@@ -675,7 +675,7 @@ def test_cancelled_export_leaves_no_cursor_and_is_resumed_on_either_face(
             {"$currentOp": {"idleCursors": True}},
             {"$match": {"type": "idleCursor", "ns": rows.full_name}},
         ]
-        # A cursor whose batch was lost is closed beside a later operation.
+        # A later operation closes a cursor whose batch was lost.
         async with asyncio.timeout(60):
             while await (await client.admin.aggregate(idle)).to_list():
                 await asyncio.sleep(0.05)
@@ -717,7 +717,7 @@ def test_cancelled_import_has_ended_when_its_task_has(
 # By hand 1 000.
 MEGABYTES = int(os.environ.get("MANGONEL_FILES_MB", "300"))
 SECONDS = max(1_000, 4 * MEGABYTES)
-# Both are broken off in the middle once, and go on.
+# Both are interrupted half-way once, and continue.
 MEASURED = """
 import sys, threading
 from mangonel import MongoClient
@@ -779,7 +779,7 @@ watcher.join()
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 @pytest.mark.parametrize("ending", [*ENDINGS, ".jsonl"])
 def test_memory_is_bounded(database: Any, tmp_path: Path, ending: str) -> None:
-    # The tenth of it needs the same memory, but for what the allocators keep.
+    # A tenth of it needs the same memory, except for what allocators keep.
     text = [os.urandom(500).hex() for _ in range(100)]
     for name, count in (("few", MEGABYTES * 100), ("rows", MEGABYTES * 1_000)):
         for start in range(0, count, 10_000):

@@ -1,4 +1,4 @@
-"""A command that waits for a server says so, where to, and for how long at most; one that is answered is quiet."""
+"""A command that waits for a server names the server and the time limit; a command with a reply is quiet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLOSED = "mongodb://ada:secret@127.0.0.1:1/shop?serverSelectionTimeoutMS=1500"
 
 
 class FirstLook:
-    """The event that a command has ended, which ends no first look."""
+    """A stand-in for the event that a command has ended; it does not end the first check."""
 
     def __init__(self, is_over: threading.Event) -> None:
         self._is_over = is_over
@@ -31,7 +31,7 @@ class FirstLook:
 
 
 def told_once_refused(command: str, client: Any, is_over: threading.Event) -> None:
-    """As `_tell_waits`; its first look comes when the server has been looked for, however slow the machine is."""
+    """As `_tell_waits`, with the first check after the server has been searched for, however slow the machine is."""
     eventually(
         lambda: all(each.error for each in client.topology_description.server_descriptions().values()),
         "the server to be refused",

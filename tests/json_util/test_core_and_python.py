@@ -141,7 +141,8 @@ def test_repeated_keys_keep_the_first_place_and_the_last_value() -> None:
 
 
 def test_keys_of_every_kind_are_those_of_the_python_functions() -> None:
-    # Shapes are shared with BSON, whose names may hold what JSON escapes; each text comes often enough to have one.
+    # The shapes are shared with BSON, whose names may hold characters that JSON escapes; each text occurs often enough
+    # to be cached.
     names = [
         "a\\n",
         'a"',
@@ -227,7 +228,7 @@ def test_text_is_made_as_the_interpreter_makes_it() -> None:
             assert found == text
             assert hash(found) == hash(text)
             assert found.isascii() is text.isascii()
-            # As narrow, and of one character the interpreter's own, which may keep its UTF-8.
+            # As narrow, and a single character that the interpreter owns, which may keep its UTF-8.
             if len(text) == 1 and text <= "\xff":
                 assert found is chr(ord(text))
             else:

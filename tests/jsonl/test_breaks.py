@@ -1,4 +1,4 @@
-"""Transfers whose process ends in the middle: nothing is lost or stored twice, exit codes and what is told."""
+"""Transfers whose process ends half-way: nothing is lost or stored twice; exit codes and messages are right."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_import_whose_process_is_killed_goes_on(
     rows = database[f"killed_{uuid.uuid4().hex[:8]}"]
     uri = "mongodb://{}:{}/".format(*database.client.address)
     for break_at in (1, 700, 2_000):
-        # It kills itself in the middle of what it does, once with pieces that are stored and not yet noted.
+        # It kills itself half-way, once with pieces that are stored but not yet recorded.
         program = f"""
 import os, signal
 from mangonel import MongoClient
@@ -149,8 +149,8 @@ def test_compression_that_is_damaged_anywhere_is_told_with_its_place(
 def press_ctrl_c_at_a_pipe(pid: int) -> None:
     """Interrupt a command as soon as its main thread waits for a pipe.
 
-    CPython looks for signals before it calls the kernel. It notices a signal that comes in between, or that another
-    thread receives, only when the wait is over. So the signal goes to the main thread.
+    CPython checks for signals before a system call. It notices a signal that comes in between, or that another thread
+    receives, only after the wait. So the signal goes to the main thread.
     """
     eventually(lambda: "pipe" in Path(f"/proc/{pid}/wchan").read_text(), "a command that a pipe holds")
     assert ctypes.CDLL(None).tgkill(pid, pid, signal.SIGINT) == 0

@@ -1,4 +1,4 @@
-"""Files of JSON lines: what is exported is imported again, in each compression; both go on after a break."""
+"""Files of JSON lines: an export can be imported again, in each compression; both continue after an interruption."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_import_goes_on_after_a_break_without_a_gap_or_a_double(
 
     def break_at(size: int, lines: int) -> None:
         if lines > 300:
-            # What is stored behind the last line that was noted is what a later call finds present.
+            # A later call finds rows present that were stored after the last recorded line.
             eventually(lambda: database.many.count_documents({}) > lines, "a piece that was not noted yet")
             raise Break
 
@@ -205,7 +205,7 @@ def test_progress_of_another_file_is_refused(database: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize("cut", [0, 1, 7, 40])
 def test_export_goes_on_after_the_last_whole_line(database: Any, tmp_path: Path, cut: int) -> None:
     path, whole = tmp_path / "some.jsonl", tmp_path / "whole.jsonl"
-    # The ids are of many types, which an index holds in one order.
+    # The ids are of many types, which an index keeps in one order.
     database.values.insert_many(VALUES + [{"_id": number} for number in range(3, 20)])
     export_jsonl(database["values"], whole, resume=True)
     path.write_bytes(whole.read_bytes()[: len(whole.read_bytes()) // 2 - cut])
@@ -215,7 +215,7 @@ def test_export_goes_on_after_the_last_whole_line(database: Any, tmp_path: Path,
     assert path.read_bytes() == whole.read_bytes()
 
 
-# One `_id` of each kind that an index keeps apart, in no order.
+# One `_id` of each kind that an index distinguishes, in no order.
 MIXED_IDS = [
     MaxKey(),
     MinKey(),
@@ -259,7 +259,7 @@ def test_export_goes_on_after_an_id_of_any_type(database: Any, tmp_path: Path, m
 
 def test_export_goes_on_where_the_last_document_was_removed(database: Any, tmp_path: Path) -> None:
     path = tmp_path / "some.jsonl"
-    # In Python these are equal by twos.
+    # In Python these are equal in pairs.
     for gone, kept in ((1, True), ({"a": 1, "b": 2}, {"b": 2, "a": 1}), (MinKey(), MaxKey())):
         path.write_text(json_util.dumps({"_id": gone}, json_options=CANONICAL_JSON_OPTIONS) + "\n")
         database.removed.replace_one({}, {"_id": kept}, upsert=True)
@@ -284,7 +284,7 @@ def test_export_of_what_has_no_index_on_ids_cannot_go_on(database: Any, tmp_path
     database.command({"create": "odd", **options})
     path = tmp_path / "odd.jsonl"
 
-    # Whether it begins or goes on: a first run must not promise what a second one cannot do.
+    # Checked at the start and on resuming: a first run must not promise a second one that is impossible.
     for _ in range(2):
         with pytest.raises(
             JSONLinesError, match=rf"index on _id .*, got the {kind} {database.name}\.odd; leave out"
@@ -437,7 +437,7 @@ def test_asyncio_exports_and_imports(standalone: Server, database: Any, tmp_path
                 await aexport_jsonl(own["values"], path, progress=lambda *told: seen.append(told))
             ).documents == 6_000
             assert (await aimport_jsonl(own.copies, path)).inserted == 6_000
-            # Duplicates are told as on the other face.
+            # Duplicates are reported as on the other face.
             assert (await aimport_jsonl(own.copies, path, skip_errors=True)).failed == 6_000
             with pytest.raises(JSONLinesError, match="duplicate key"):
                 await aimport_jsonl(own.copies, path)

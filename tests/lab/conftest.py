@@ -1,4 +1,4 @@
-"""What the lab's tests share."""
+"""Shared by the lab's tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mangonel.lab.experiment import Bench, Size
 
 @pytest.fixture
 def bench_of() -> Iterator[Callable[[str, Target, Size], Bench]]:
-    """Return a function that makes a contender's bench, which ends with the test; one who is absent skips it."""
+    """Return a function that makes a contender's bench, which ends with the test; a missing contender skips it."""
     made: list[Bench] = []
 
     def make(name: str, target: Target, size: Size) -> Bench:

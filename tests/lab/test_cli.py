@@ -1,4 +1,4 @@
-"""The command, from one end to the other, with a real mongod."""
+"""The lab's commands from start to end, with a real mongod."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_writes_are_counted_in_the_collection(server, tmp_path, capsys):
 
 
 def plan_of(monkeypatch, *words: str):
-    """Return the plan that a command line makes; nothing is played."""
+    """Return the plan that a command line makes; nothing is run."""
     from mangonel.lab.commands import play
 
     class Seen(Exception):
@@ -238,7 +238,7 @@ def test_marks_fail_for_what_was_missed_and_not_for_what_was_not_played(name, mi
 @pytest.mark.no_sample
 def test_aa_sets_every_contender_against_itself(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
-    # Whether the interval holds 1 depends on the machine; that it is checked does not.
+    # The machine decides whether the interval holds 1; the check itself must appear.
     words = f"aa {server.uri} planted --contender sound-1 --rounds 2"
     assert lab(words, "-o", tmp_path / "r.jsonl") in (0, 1)
     assert "of 1 cells" in capsys.readouterr().out
@@ -257,7 +257,7 @@ def test_profile_leaves_a_page_of_stacks_and_every_call(server, tmp_path, capsys
     assert lab(f"profile {server.uri} find-one --quick --contender pymongo", "-o", tmp_path) == 0
     assert "find_one" in (tmp_path / "find-one-blocking-pymongo.html").read_text()
     found = pstats.Stats(str(tmp_path / "find-one-blocking-pymongo.prof")).get_stats_profile().func_profiles
-    # Exactly as many calls as the part has operations: counted, not sampled.
+    # The calls are counted, not sampled: exactly as many as the part has operations.
     assert found["find_one"].ncalls == "1000"
 
 

@@ -1,4 +1,4 @@
-"""From a result file alone: one screen for the old comparisons and find_one, and marks are judged."""
+"""Screens made from a result file alone: one for the old comparisons and one for find_one, with judged marks."""
 
 from __future__ import annotations
 

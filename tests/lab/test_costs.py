@@ -1,4 +1,4 @@
-"""The front page's first chart: what an operation costs the client's processor."""
+"""The front page's first chart: the client's processor time per operation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(*, level: bool = False) -> dict:
-    """Return a run of two operations; the second is level with the peer's where that is asked for."""
+    """Return a run of two operations; the second may tie with the peer's."""
     return content(
         [
             cell("everyday", "find-one", "mangonel", 100, cpu_us=13.71),
@@ -45,7 +45,7 @@ def test_an_operation_that_is_level_is_left_out():
 
 
 def languages() -> dict:
-    """Return a run of programs in several languages, of which one failed."""
+    """Return a run of programs in several languages, one of which failed."""
     figures = {
         "mangonel-program": 40,
         "pymongo-program": 180,
@@ -74,7 +74,7 @@ def test_of_a_language_s_programs_the_cheapest_is_shown():
     )
     picture = ET.fromstring(page.cost_pictures(languages())["light"])
     bars = [each.text for each in picture.iter() if each.get("class") in ("value ours", "small")]
-    # The cheapest first; nothing below the picture's edge.
+    # The cheapest comes first, and nothing extends below the picture's edge.
     assert [text.partition(" µs")[0] for text in bars[1:]] == ["40.0", "60.0", "120", "150", "180"]
     lowest = max(float(each.get("y", 0)) for each in picture.iter())
     assert lowest < float(picture.get("viewBox", "").split()[3])

@@ -1,4 +1,4 @@
-"""Generated documents keep the shapes that were published, and digests see values, not classes."""
+"""Generated documents keep the published shapes, and digests depend on values, not on classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The experiment `everyday`: how long its samples are, and what the kernel's ticks make of a known ratio."""
+"""The experiment `everyday`: the length of its samples, and the effect of the kernel's ticks on a known ratio."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_eighteen_operations_are_played_on_both_faces():
 
 
 def planted_ratio(cpu_ms: int, seed: int) -> Estimate:
-    """Return the measured ratio of user CPU in ten rounds of drivers of which one takes five times the other's."""
+    """Return the measured ratio of user CPU in ten rounds, where one driver takes five times the other's."""
     source = random.Random(seed)
     record = new_record(QUICK, 10, seed)
     for number in range(10):

@@ -18,7 +18,7 @@ ELECTION_S = 0.2
 
 
 class FakeServer:
-    """Three members; killing the primary makes another one primary a moment later."""
+    """Three members; after the primary is killed another becomes primary a moment later."""
 
     uri = "mongodb://a.example/?replicaSet=rs0"
 
@@ -44,7 +44,7 @@ class FakeServer:
 
 
 class FakeDriver:
-    """Waits for a primary as a driver does, and loses a document when it was told to."""
+    """Waits for a primary as a driver does, and loses a document when the test asks for it."""
 
     def __init__(self, server, loses):
         self.server, self.loses, self.stored, self.longest_s = server, loses, [], 0.0

@@ -1,4 +1,4 @@
-"""Lower bounds send the same requests as a driver, and notice a different answer."""
+"""Lower bounds send the same requests as a driver, and notice a different reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mangonel.lab.contenders import _wire, raw  # noqa: E402
 
 
 class Listener(monitoring.CommandListener):
-    """Keeps what PyMongo sends."""
+    """Keeps the commands that PyMongo sends."""
 
     def __init__(self) -> None:
         self.sent = []

@@ -1,4 +1,4 @@
-"""The programs of the comparison between languages do the same work and answer as PROTOCOL.md says; their sources lint.
+"""The programs of the language comparison do the same work and follow PROTOCOL.md; their sources lint.
 
 Those in other languages are built only where their tools are installed and a test asks for it: that takes minutes.
 """
@@ -116,7 +116,7 @@ def test_a_planted_slowdown_costs_the_program_processor_time(server: Any, collec
     finally:
         program.close()
 
-    # Twenty times as much on top: far beyond what one run differs from the next.
+    # Twenty times as much on top: far beyond the difference between two runs.
     assert slowed > 5 * plain
 
 
@@ -240,7 +240,7 @@ def test_sources_pass_their_linters(name: str) -> None:
             pytest.skip("libmongoc is not installed")
         command = [*command, *_build._flags()[0]]
     folder = SOURCES / FOLDERS.get(name, name)
-    # Beside the programs that were built, so that only the first time takes minutes.
+    # Beside the built programs, so that only the first time takes minutes.
     environment = {**os.environ, "CARGO_TARGET_DIR": str(_build._folder(folder.name).parent / "rust-target")}
     told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 

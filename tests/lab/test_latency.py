@@ -43,7 +43,7 @@ def test_a_stall_is_counted_for_every_call_that_was_due_in_it():
 
     assert stalled == [5]
     assert len(paced.response) == 100
-    # 40 calls were due within the 0.2 s; only one was slow by itself.
+    # 40 calls were due within the 0.2 s; only one was itself slow.
     assert paced.response.at(75) > 20_000
     assert paced.service.at(75) < 20_000
 

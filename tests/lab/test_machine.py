@@ -173,7 +173,7 @@ WORK = {
 def test_trap_1_threads_that_ended_are_in_a_processes_time():
     process = subprocess.Popen([sys.executable, "-c", ENDED], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     used = int(process.stdout.readline())
-    # A thread that was joined may still be on its way out of the kernel.
+    # A joined thread may still be on its way out of the kernel.
     deadline = time.monotonic() + 60
     while len(names := os.listdir(f"/proc/{process.pid}/task")) > 1 and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -185,14 +185,14 @@ def test_trap_1_threads_that_ended_are_in_a_processes_time():
     process.communicate()
 
     assert found >= used >= 100_000_000
-    assert living <= found - 0.9 * used  # what a sum over the threads that are left would have told
+    assert living <= found - 0.9 * used  # the result of summing over the remaining threads
 
 
 def test_trap_1_the_servers_time_holds_that_of_connections_which_ended(server):
     pymongo = pytest.importorskip("pymongo")
     fixtures = Fixtures(server.uri, "test_lab_meters")
     pid = server.members[0].pid
-    # Ours is read around theirs, so that it holds theirs.
+    # Our reading encloses theirs, so it cannot be smaller.
     mine, before = cpu_ns(pid), fixtures.cpu()["cpu_ns"]
     for _ in range(2):
         with pymongo.MongoClient(server.uri) as client:

@@ -1,4 +1,4 @@
-"""What the method promises: intervals and A/A hold, planted slowdowns are found, disturbed rounds played again."""
+"""Promises of the method: intervals and A/A hold, planted slowdowns are found, disturbed rounds are repeated."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_interval_of_few_values_is_wide_and_of_many_narrow():
 
 
 def test_a_contender_against_itself_holds_1_in_95_of_100_cells():
-    # Each run is checked as `lab aa` checks it; the seeds are fixed, so this cannot fail by chance.
+    # Each run is checked as by `lab aa`; the seeds are fixed, so this cannot fail by chance.
     held, bad = 0, []
     for seed in range(6):
         one, others = against_itself(run(seed, parts=10))
@@ -207,7 +207,9 @@ def test_another_write_concern_than_stated_is_told():
     assert other_concern("w:1", [sample]) == "the server saw 90 writes with w:majority"
     assert other_concern("w:1", [{"counters": {"w:1 insert": 95, "w:majority update": 5}}]) == ""
     assert other_concern("", [sample]) == ""
-    assert other_concern("w:1", [{"counters": {"insert": 5}}]) == ""  # a server that does not count them
+    assert (
+        other_concern("w:1", [{"counters": {"insert": 5}}]) == ""
+    )  # a server that does not count checkpoints
 
 
 def test_benjamini_hochberg_lets_few_chances_stand():
@@ -259,7 +261,7 @@ def test_in_the_brief_form_a_contender_against_itself_is_within_its_interval_tho
         held, total = held + good, total + good + len(bad)
 
     assert total == 288
-    assert held >= 0.92 * total  # 95 % of many; so many are within two standard deviations of that
+    assert held >= 0.92 * total  # 95 % of many runs; this many are within two standard deviations
 
 
 def test_a_contender_that_was_slowed_down_on_purpose_is_no_null_control():

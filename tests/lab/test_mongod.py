@@ -1,4 +1,4 @@
-"""The lab finds the mongod of the checkout's environment when another interpreter plays it."""
+"""The lab finds the mongod of the checkout's environment even if another interpreter runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    # Undone at the end, whatever is named meanwhile.
+    # Undone at the end, even if the lab sets it meanwhile.
     monkeypatch.setenv(find.VARIABLE, "")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(find, "_wheel_mongod", lambda: None)

@@ -1,4 +1,4 @@
-"""The original comparisons: printed figures beside parts that repeat them, and the same program for every driver."""
+"""The original comparisons: published figures beside parts that repeat them, and the same program for every driver."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ SLEEPS = "import atexit, time\natexit.register(lambda: time.sleep(0.5))\n"
 
 @pytest.fixture
 def bench(server, database_name):
-    """Return a function that makes the bench of a contender, whose programs may be changed before they run."""
+    """Return a function that makes a contender's bench, whose programs may be changed before they run."""
 
     def make(name: str = "mangonel", change=str) -> Bench:
         contender = registry.contender(name)

@@ -1,4 +1,4 @@
-"""Sessions of other packages in the experiment `websessions`, each in the framework that it is for."""
+"""Sessions of other packages in the experiment `websessions`, each in the framework that it is made for."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def task_of(bench_of: Any, server: Any, database_name: str) -> Iterator[Any]:
     environment._close_all()
 
 
-# Django is set up once in a process, and other tests do that.
+# Django is configured once in a process, and other tests do that.
 @pytest.mark.enough(2)
 @pytest.mark.parametrize("contender", [each.id for each in PEERS if not each.id.startswith("django-")])
 def test_known_visitors_are_shown_what_they_stored(contender: str, task_of: Any) -> None:
@@ -52,7 +52,7 @@ def test_sessions_that_forget_void_a_row(task_of: Any) -> None:
         task.verify()
 
 
-# A minute on a busy machine.
+# Allows for a minute on a busy machine.
 @pytest.mark.no_sample
 @pytest.mark.timeout(900)
 def test_the_lab_plays_djangos_in_processes_of_their_own(server: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from mangonel.lab.protocol import Child, ChildError
 
 @pytest.fixture
 def child_of(tmp_path, monkeypatch):
-    """Make a child process from source text; it finds its channel as `channel`."""
+    """Return a child process made from source text; it finds its channel as `channel`."""
     known = filter(None, [os.environ.get("PYTHONPATH")])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *known]))
 

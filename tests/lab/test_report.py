@@ -1,4 +1,4 @@
-"""Tables and the report say how far they can be trusted; the page is well formed, with a word for every chart."""
+"""Tables and the report state their reliability; the page is well formed, and every chart has a text."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SVG = ".//svg"
 
 
 def check(html: str) -> ET.Element:
-    """Parse a page as strictly as XML is parsed, and assert what holds for every one."""
+    """Parse a page as strictly as XML, and assert the rules for every page."""
     found = ET.fromstring(html.removeprefix("<!doctype html>\n"))
     ids = [each.get("id") for each in found.iter() if each.get("id")]
     assert len(ids) == len(set(ids))

@@ -1,4 +1,4 @@
-"""The report that `lab first` leaves, in headless Chromium: short on a phone, and no fault for axe in any fold."""
+"""The report of `lab first` in headless Chromium: short on a phone, and without axe faults in any section."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OUTSIDE = """() => {
 
 @pytest.fixture(scope="module")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of what is kept, cut to what `lab first` plays."""
+    """The page of the stored results, cut to the part that `lab first` plays."""
     content = results.load(KEPT)
     played = {
         (each.experiment, part, name)

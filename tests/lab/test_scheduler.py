@@ -31,7 +31,7 @@ MISBEHAVING = ("liar", "aborts", "aborts-at-exit", "raises", "slow-to-close", "a
 def play(
     uri: str, *contenders: str, path: Path | None = None, say=lambda progress: None, **changes
 ) -> Record:
-    """Play the planted experiment once, or what the changes of the plan say."""
+    """Play the planted experiment once, or with the given changes of the plan."""
     usual = {"experiments": ("planted",), "rounds": 1, "seed": 7, "size": Size(True), "timeout": 60.0}
     plan = Plan(uri=uri, contenders=contenders, database="test_lab_scheduler", **{**usual, **changes})
     return Scheduler(plan, say, Record(plan, path, fingerprint.fingerprint(["test"]))).run()
@@ -62,7 +62,7 @@ def printed(record: Record) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def plugin():
-    """Let workers and this process find the planted experiment and its contenders."""
+    """Make the planted experiment and its contenders importable for workers and this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MANGONEL_LAB_PLUGINS", "lab_plugin")
         patch.setenv("PYTHONPATH", os.pathsep.join([PLUGINS, *filter(None, [os.environ.get("PYTHONPATH")])]))
@@ -74,7 +74,7 @@ def plugin():
     scope="module", params=[pytest.param("by rounds", marks=pytest.mark.no_sample), "interleaved"]
 )
 def played(request, server):
-    """A run of sound contenders, the last of them slowed down, beside all that misbehave, by each policy."""
+    """A run of sound contenders, the last of them slowed down, beside all that misbehave, with each policy."""
     is_brief = request.param == "interleaved"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mangonel.lab.samples.NARROW", math.inf)
@@ -94,7 +94,7 @@ def no_workers(monkeypatch):
 
 
 def test_the_scheduler_imports_no_peer():
-    # This package's own driver comes with the package that the lab is a part of.
+    # This package's own driver is installed with the lab.
     code = (
         "import sys; from mangonel.lab import cli, scheduler, registry, results, table, marks\n"
         "registry.contenders(); registry.experiments()\n"
@@ -220,7 +220,7 @@ def test_a_failing_experiment_does_not_lose_the_others(no_workers, monkeypatch):
         ("planted", number) for number in range(3)
     ]
     missing = record.content()["missing"]
-    assert len(missing) == 2  # after two rounds it is left out
+    assert len(missing) == 2  # it is left out after two rounds
     assert "LookupError: planted" in missing[0]["reason"]
 
 
@@ -271,7 +271,7 @@ def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_play
     play("", "sound-1", rounds=2, again=1)
 
     assert [each.number for each in taken] == [0, 2]
-    # Its seconds are counted in these rounds alone.
+    # Only its seconds are counted in these rounds.
     assert [each.number for each in played if each.seldom_s > 0] == [0, 2]
 
 
@@ -294,7 +294,7 @@ def test_contenders_of_a_paired_experiment_alternate_in_each_round(no_workers, m
 
 
 def scheduled(monkeypatch, plan: Plan, cost, seldom: float = 0.0) -> tuple[Scheduler, list[Round]]:
-    """Return a scheduler whose first round takes `seldom` seconds more than the cost, and the rounds it plays."""
+    """Return a scheduler whose first round takes `seldom` seconds more than usual, and the rounds that it plays."""
     scheduler, rounds, spent = Scheduler(plan), [], [0.0]
 
     def play_round(this: Round) -> tuple[float, float]:
@@ -313,7 +313,7 @@ def scheduled(monkeypatch, plan: Plan, cost, seldom: float = 0.0) -> tuple[Sched
     ("asked", "budget", "seldom", "played"),
     [
         pytest.param(50, 105.0, 0.0, 10, id="the budget ends the run after whole rounds"),
-        # Of the first round's 110 s, 100 went into parts that the others have not.
+        # Of the first round's 110 s, parts that the other rounds lack took 100.
         pytest.param(3, 135.0, 100.0, 3, id="parts of few rounds do not make the next one look long"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The benchmarking specification's tasks: each does its work, and only that is timed."""
+"""Tasks of the benchmarking specification: each does its work, and only the work is timed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STORED = 300
 
 @pytest.fixture(scope="module")
 def target(server):
-    """A database with the tweets that are read."""
+    """A database with the tweets to read."""
     with pymongo.MongoClient(server.uri) as client:
         tweet = documents.tweet()
         client.test_lab_spec[TWEETS].insert_many([{"_id": n, **tweet} for n in range(1, STORED + 1)])
@@ -39,7 +39,7 @@ def target(server):
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
-    """Small files and collections, since the work is tested and not its speed."""
+    """Small files and collections, since the test checks the work and not its speed."""
     monkeypatch.setattr(spec, "TWEETS", STORED)
     monkeypatch.setattr(spec, "FILE_BYTES", 600_000)
     monkeypatch.setattr(_spec_parallel, "PHOTO_BYTES", 300_000)
@@ -77,7 +77,7 @@ def play(target):
 @pytest.mark.enough(1)
 @pytest.mark.parametrize("names", [DRIVERS[:2], DRIVERS[::2]], ids=DRIVERS[1:])
 def test_all_tasks_give_every_driver_the_same_answers(bench, names):
-    # The parallel tasks check the files themselves, so the other plays them alone.
+    # The parallel tasks check the files themselves, so the other test plays them alone.
     found: dict[str, dict[str, str]] = {}
     for name in names:
         at = bench(name)

@@ -1,4 +1,4 @@
-"""The experiments of tables: every contender gives the same answers, and the check notices another one."""
+"""The experiments of tables: every contender gives the same result, and the check notices a different one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_all_contenders_give_the_same_answers(task: Any, experiment: Any, part: 
     if part.startswith("memory") and not sys.platform.startswith("linux"):
         pytest.skip("peaks are read from /proc")
     names = players(experiment, part)
-    # What a process of its own takes is the same code for all, and starting it takes a second.
+    # All contenders share the code for a separate process, and starting one takes a second.
     names = [name for name in names if not part.startswith("memory") or name == "tables-mangonel"]
     played = [task(experiment, part, name) for name in names]
 

@@ -25,7 +25,8 @@ pytest.importorskip("tornado", reason="the sites of the lab are not installed")
 SIZE = Size(parameters={"posts": 200, "requests": 40, "seconds": 1, "original": 40})
 PAGES = {part.id: part for part in web.EXPERIMENT.parts(SIZE)}
 NAMES = [name.removeprefix(PREFIX) for name in registry.contenders() if name.startswith(PREFIX)]
-# A site takes a second, most of it imports. A sample plays our own and PyMongo's; other peers' differ from it little.
+# A site takes a second, most of it imports. A sample plays our own and PyMongo's; other peers' sites differ little from
+# it.
 IN_THE_SAMPLE = ("nothing", "ready", "pymongo")
 SITES = [
     name if "mangonel" in name or name in IN_THE_SAMPLE else pytest.param(name, marks=pytest.mark.no_sample)
@@ -139,5 +140,5 @@ def test_posts_are_stored_once_for_all_contenders(server, database_name):
 
 def test_a_page_of_gevents_server_does_not_wait_for_an_acknowledgement(play):
     task = play("mangonel-gevent", "new-connections")
-    # The fastest of them: a delayed acknowledgement takes 40 ms in each, on any machine.
+    # The fastest of them counts: a delayed acknowledgement takes 40 ms in each, on any machine.
     assert generate(task._site.port, 40, 1, rate=100).services_us[0] < 30_000

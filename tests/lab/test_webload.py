@@ -1,4 +1,4 @@
-"""Loads for web sites: what they count, what they refuse, and to whom they attribute lateness. No database."""
+"""Load generators for web sites: their counts, their refusals, and their attribution of lateness. No database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ok(body: bytes) -> bytes:
 
 @pytest.fixture
 def site() -> Iterator[Callable[[Answer], int]]:
-    """Return a function that serves answers, numbered from 0, and returns the port."""
+    """Return a function that serves responses, numbered from 0, and returns the port."""
     with contextlib.ExitStack() as stack:
 
         def serve(answer: Answer) -> int:
@@ -98,16 +98,16 @@ def test_a_site_that_stalls_is_charged_with_every_request_it_kept_waiting(site):
         time.sleep(0.5 * (number == 0))
         return ok(b"page")
 
-    # One connection, 100 requests a second: the one that stalls keeps some fifty others waiting.
+    # One connection, 100 requests a second: a stalled request delays about fifty others.
     steady = generate(site(answer), 60, 1, rate=100)
     closed = generate(site(answer), 60, 1)
 
     assert sum(took > 100_000 for took in steady.latencies_us) >= 30
     assert steady.waiting >= 30
-    # One after the other: all that they waited passed once, while the waits of the others above lie upon each other.
+    # One after another: all of them waited through the same stall once, while the waits above overlap.
     assert closed.latencies_us[-1] > 400_000
     assert sum(closed.latencies_us) <= closed.seconds * 1e6 < sum(steady.latencies_us)
-    # Only requests that found a free connection tell how late the generator was: the site's lateness is not its own.
+    # Only requests that found a free connection measure the generator's lateness: it does not include the site's.
     assert 1 <= len(steady.lags_us) <= 30
 
 
@@ -169,7 +169,7 @@ def test_wrk_tells_requests_per_second_and_refuses_errors(site):
 
 
 def test_trap_7_no_load_looks_for_processes_by_name():
-    # On a shared machine a name finds other people's servers: only a child's own id may be ended or metered.
+    # On a shared machine a name also matches other people's servers: only a child's own id may be ended or metered.
     from pathlib import Path
 
     for path in Path(webload.__file__).parent.rglob("*.py"):

@@ -70,7 +70,7 @@ def test_the_scenarios_cause_the_calls_that_were_foretold(play: Any) -> None:
 def test_trap_6_no_two_requests_under_way_are_one_visitors(
     monkeypatch: pytest.MonkeyPatch, play: Any, task_of: Any
 ) -> None:
-    # Twenty at once on one session measure its conflicts (scenario F), not what a session costs.
+    # Twenty concurrent requests on one session measure its conflicts (scenario F), not its cost.
     commands: list[list[str]] = []
     run = subprocess.run
 
@@ -83,7 +83,7 @@ def test_trap_6_no_two_requests_under_way_are_one_visitors(
     for name in ("known-reads", "known-writes", "mixed"):
         task = task_of("web-memory", part_of(name, Size(parameters=SIZE.parameters)))
         task.verify()
-        # Known visitors are those of the population: the fifty asked for, and the hundred of the warm-up.
+        # Known visitors come from the population: the fifty requested, and the hundred of the warm-up.
         assert len(task._cookies) == 150
         cookies = [cookie for number in range(300) if (cookie := task._request(number)[1])]
         for place in range(len(cookies) - _visits.VISITORS):

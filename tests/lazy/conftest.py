@@ -1,4 +1,4 @@
-"""A collection of values that are easy to confuse, and the predicates that ask about them."""
+"""A collection of values that are easy to confuse, and predicates on them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DATES = [
 OBJECT_IDS = [ObjectId("00" * 12), ObjectId("7f" * 12), ObjectId("80" * 12), ObjectId("ff" * 12)]
 EMPTY = [None, MISSING]
 
-# By column: values that fit it.
+# By column: values that fit the column.
 FITTING: dict[str, list[Any]] = {
     "i": [-(2**31), -1, 0, 1, 5, 2**31 - 1, Int64(5), *EMPTY],
     "l": [Int64(-(2**63)), -(2**53) - 1, 0, 1, 5, 2**53, 2**53 + 1, Int64(2**63 - 1), *EMPTY],
@@ -61,12 +61,14 @@ SCHEMA: dict[str, Any] = {
 
 
 def documents(*, misfits: Collection[str] = ()) -> Iterator[dict[str, Any]]:
-    """Each value of each column, beside values of the others in turn; `misfits` are columns with values of any type."""
+    """Return each value of each column, beside changing values of the others; `misfits` columns have values of any
+    type.
+    """
     turns = {
         name: itertools.cycle([*values, *OTHERS, {"x": "5"}, {"x": [1]}] if name in misfits else values)
         for name, values in FITTING.items()
     }
-    # A prime, so that the columns' turns meet in many ways.
+    # A prime, so that values of the columns meet in many combinations.
     for number in range(397):
         row = {name: next(values) for name, values in turns.items()}
         yield {"_id": number, **{name: value for name, value in row.items() if value is not MISSING}}
@@ -74,8 +76,7 @@ def documents(*, misfits: Collection[str] = ()) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def confusing(standalone: Server) -> Iterator[Any]:
-    """Collections `fitting`, `misfits` and `texts`, whose misfits are in columns of text, and `ruled`, which compares
-    strings by rules of a language."""
+    """Collections `fitting`, `misfits`, `texts` with misfits in text columns, and `ruled`, which has a collation."""
     with MongoClient[Any](standalone.uri) as client:
         database = client[f"lazy_{uuid.uuid4().hex[:8]}"]
         database.fitting.insert_many(documents())

@@ -1,4 +1,4 @@
-"""Lazy sources of Polars, pyarrow and DuckDB read what find() returns beside 20 writers, ids of any type included."""
+"""Lazy sources of Polars, pyarrow and DuckDB read the same as find() beside 20 writers, ids of any type included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
 
-# Other values than text are null in the column `mixed`. Ids of five types have no column, and bound the cursors.
+# Values other than text are null in the column `mixed`. Ids of five types have no column, but bound the cursors.
 SCHEMA = {
     "n": int,
     "x": float,
@@ -26,13 +26,13 @@ SCHEMA = {
     "by": uuid.UUID,
     "mixed": str,
 }
-# Of few, where both writers and readers get a turn; by hand MANGONEL_ENGINE_ROWS=100000.
+# Few documents, so that both writers and readers make progress; by hand MANGONEL_ENGINE_ROWS=100000.
 pytestmark = [pytest.mark.no_sample, pytest.mark.timeout(max(COUNT // 50, 600))]
 
 
 @pytest.fixture(scope="module")
 def rows(server: Server) -> Iterator[Any]:
-    """The collection, which 20 threads of another process change."""
+    """The collection, while 20 threads of another process change it."""
     name = f"beside_{uuid.uuid4().hex[:8]}"
     with MongoClient[Any](server.uri) as client, pytest.MonkeyPatch.context() as patch:
         patch.setenv("MANGONEL_URI", server.uri)

@@ -1,4 +1,4 @@
-"""Groups of a dataset are pyarrow's groups of its table, whether the server makes them or not."""
+"""Groups of a dataset equal pyarrow's groups of its table, with or without the server's help."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def in_order(table: Any) -> list[str]:
 
 def _shown(value: Any) -> Any:
     if isinstance(value, float):
-        # Sums are rounded otherwise.
+        # Sums are rounded differently.
         return "nan" if math.isnan(value) else f"{value + 0.0:.12g}"
     return value
 
@@ -116,7 +116,7 @@ def test_values_that_the_server_treats_otherwise_are_grouped_here(groups: tuple[
     collection, asked = groups
     asked.names.clear()
 
-    # Decimals and others are text in the column; NaN is the least number there, and none here.
+    # In a text column decimals and other values are text; the server sorts NaN below every number.
     dataset = collection.dataset(KINDS)
     dataset.group_by("s").aggregate([("i", "count")])
     assert asked.names.count("find") == 1

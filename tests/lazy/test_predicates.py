@@ -51,7 +51,7 @@ COLUMNS = st.sampled_from(list(LITERALS))
 
 @functools.cache
 def whole(database: Any, name: str, on_invalid: str) -> Any:
-    """All rows of a collection, as `to_arrow` makes them."""
+    """Return all rows of a collection, as `to_arrow` makes them."""
     return pa.table(database[name].find().to_arrow(SCHEMA, on_invalid=on_invalid))
 
 
@@ -79,7 +79,7 @@ def polars_leaves(draw: Any) -> Any:
     if way == "between" and name not in ("b", "o", "c"):
         closed = draw(st.sampled_from(["both", "left", "right", "none"]))
         if name in ("l", "x"):
-            # With a double as one bound, Polars' own results differ: eager and lazy frames round otherwise.
+            # With a double as one bound, Polars' own results differ: eager and lazy frames round differently.
             literals = literals.filter(lambda value: isinstance(value, int))
         return column.is_between(draw(literals), draw(literals), closed=closed)
     if way == "text" and name == "s":
@@ -258,7 +258,7 @@ def test_duckdb_keeps_the_same_rows(confusing: Any, predicate: str, kind: tuple[
     assert sorted(connection.execute(f"select _id from sent where {predicate}").fetchall()) == sorted(wanted)
 
 
-# What is sent.
+# Filters on the wire.
 
 FIELDS = Schema(SCHEMA).fields
 
@@ -314,7 +314,7 @@ def test_what_may_be_anything_is_not_sent() -> None:
     assert "int" in filter_of(pl.col("s") == "5", on_invalid="string")["$or"][1]["s"]["$type"]
     assert filter_of(pl.col("l").is_null(), on_invalid="string") is None
     assert filter_of(pl.col("s").is_not_null(), on_invalid="string")["$or"][1] == {"s": {"$type": "array"}}
-    # Rules of a language put other strings between two.
+    # A collation orders strings differently.
     assert filter_of(pl.col("s") > "a") is not None
     assert filter_of(pl.col("s") > "a", has_collation=True) is None
     assert filter_of(pl.col("s") != "a", has_collation=True) is None

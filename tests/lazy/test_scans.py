@@ -1,4 +1,4 @@
-"""What engines hand on to a lazy source is what the server is asked for, and no more."""
+"""The server gets exactly the parts of a query that an engine hands to a lazy source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = {"_id": int, "n": int, "total": float, "city": str, "place": {"x": int
 
 
 class Asked(CommandListener):
-    """The finds that were sent."""
+    """Return the finds that were sent."""
 
     def __init__(self) -> None:
         self.finds: list[dict[str, Any]] = []
@@ -95,7 +95,7 @@ def test_columns_predicate_and_limit_of_polars_are_sent(rows: tuple[Any, Asked],
     assert frame.select(pl.col("place").struct.field("x").sum()).collect().item() == ROWS * (ROWS - 1) // 2
     assert only(sent)["projection"] == {"place.x": 1}
     sent.finds.clear()
-    # Rows are counted before a predicate that follows them.
+    # Rows are counted before a later predicate.
     assert frame.head(150).filter(pl.col("n") == 7).collect().height == 2
     assert only(sent)["filter"] == {}
     assert frame.head(0).collect().shape == (0, 5)

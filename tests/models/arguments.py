@@ -1,4 +1,4 @@
-"""Source text of argument values, by the name of the parameter: what fits it, and what fits none.
+"""Source text of argument values, by the name of the parameter: valid values, and values that fit no parameter.
 
 Each text is evaluated once for each driver, with `pymongo`, `bson` and `gridfs` as the names of that driver's packages.
 """
@@ -233,7 +233,7 @@ VALID: dict[str, list[str]] = {
     "start_after": TOKENS,
     "start_at_operation_time": ["None", "bson.timestamp.Timestamp(2**31, 1)"],
     "dbref": [f"bson.dbref.DBRef({each})" for each in ("'things', 1", "'other', 1, db.name", "'a', 1, 'nope'")],
-    # Of a collection that is made.
+    # Of a collection to create.
     "capped": BOOLS,
     "size": ["4096", "0", "-1", "4096.0", "None"],
     "validator": ["{'a': {'$type': 'int'}}", "{'$jsonSchema': {'required': ['a']}}", "{}", "{'$nope': 1}"],
@@ -332,7 +332,7 @@ def argument(name: str) -> st.SearchStrategy[str]:
 
 
 def has_values(name: str) -> bool:
-    """Return whether some values fit a parameter of this name."""
+    """Return whether `argument` has values for a parameter of this name."""
     return _right(name) is not None
 
 

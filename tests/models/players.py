@@ -1,4 +1,4 @@
-"""A driver that plays programs of `models.programs`, and everything that can be seen of it, made comparable."""
+"""A driver that plays programs of `models.programs`, and a comparable record of everything that can be seen of it."""
 
 from __future__ import annotations
 
@@ -38,28 +38,28 @@ from models.programs import START, Step
 __all__ = ["Player", "Record", "Stage"]
 
 GRIDFS: dict[str, Any] = {"mangonel": mangonel.gridfs, "pymongo": peer_gridfs}
-# What `start_transaction` returns is only for a `with`.
+# The result of `start_transaction` is only for a `with`.
 CONTEXTS = ("BlockingTransaction", "Transaction", "_TransactionContext")
 BSON_TYPES = ("Binary", "Code", "DBRef", "Decimal128", "MaxKey", "MinKey", "ObjectId", "Regex", "DatetimeMS")
 STANDARD = (array, collections, copy, datetime, decimal, enum, fractions, io, numbers, re, types, uuid)
 # Ids and times of the server, which differ from one command to the next.
 GOSSIP = ("$clusterTime", "operationTime", "opTime", "electionId", "uuid", "signature")
-# Steps whose values tell of a server's moment, or of all databases.
+# Steps whose values depend on the server's moment, or on all databases.
 MOMENTARY = re.compile(
     r"explain\(|server_info\(|list_databases\(|list_database_names\(|validate_collection\(|\.(cluster_time|operation_time|"
     r"session_id|address|primary|nodes|topology_description|resume_token|options|cursor_id|upload_date)\b|"
     r"'(serverStatus|buildInfo)'"
 )
 SNAPSHOT = re.compile(r"snapshot|majority|ReadConcern|start_transaction")
-# What a driver counts on its own.
+# A driver's own counters.
 COUNTED = ("lsid", "txnNumber", "afterClusterTime", "atClusterTime")
-# More than a program reads of a cursor that never ends.
+# More than a program reads from a cursor that never ends.
 MANY = 50
 
 
 @dataclass
 class Record:
-    """What a step did: how it ended, what it sent, whom it warned, and what became of its arguments."""
+    """A step's record: its end, the commands sent, the warnings, and its arguments afterwards."""
 
     outcome: str
     commands: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Record:
 
 
 class Stage:
-    """The database of a player, set up and looked at by another client."""
+    """The database of a player, set up and inspected by another client."""
 
     def __init__(self, admin: Any, name: str) -> None:
         self.admin, self.name = admin, name
@@ -87,7 +87,7 @@ class Stage:
         self.is_as_at_start = False
 
     def prepare(self) -> None:
-        """Leave nothing but the documents of the start."""
+        """Leave nothing but the initial documents."""
         database = self.admin[self.name]
         if not self.is_as_at_start:
             self.admin.drop_database(self.name)
@@ -97,7 +97,7 @@ class Stage:
             database[name].insert_many(documents)
 
     def settle(self) -> None:
-        """Wait until a majority has all writes so far: a snapshot has no others."""
+        """Wait until a majority has all earlier writes: a snapshot has no others."""
         note = {"appendOplogNote": 1, "data": {}, "writeConcern": {"w": "majority"}}
         self.admin.admin.command(note)
 
@@ -138,7 +138,7 @@ class Player:
         player = self
 
         class Commands(self.module.monitoring.CommandListener):  # type: ignore[name-defined, misc]
-            """Keeps what is sent, as text."""
+            """Keeps sent commands, as text."""
 
             def started(self, event: Any) -> None:
                 if event.command_name != "killCursors":
@@ -174,7 +174,7 @@ class Player:
     # Playing.
 
     def play(self, steps: list[Step]) -> list[Record]:
-        """Return the records of all steps, and a last one of what is stored in the end."""
+        """Return the records of all steps, and a last one of the data stored at the end."""
         self.stage.prepare()
         self.numbers: dict[str, str] = {}
         self.settles = any(SNAPSHOT.search(step.text) for step in steps)
@@ -222,7 +222,7 @@ class Player:
             return
 
     def keep(self, value: Any) -> Any:
-        """Return an argument, and look at it once more behind the call."""
+        """Return an argument, and record it again after the call."""
         self.kept.append(value)
         return value
 
@@ -262,7 +262,7 @@ class Player:
         )
 
     async def _consumed(self, value: Any) -> Any:
-        """Return the value, a cursor as the list of what it reads."""
+        """Return the value; for a cursor, the list of its documents."""
         kind = self.kind(value)
         if kind == "ClientSession":
             await self._wait(value.end_session())
@@ -285,7 +285,7 @@ class Player:
         except (StopIteration, StopAsyncIteration):
             return read
 
-    # What is seen.
+    # Records.
 
     def kind(self, value: Any) -> str:
         """Return the name of a value's class, which is the same on both faces."""
@@ -293,17 +293,17 @@ class Player:
         return "a context" if name in CONTEXTS else name
 
     def raised(self, error: Exception) -> str:
-        """Return what a program can ask of an error. Only the server's own words must be the same."""
+        """Return everything that a program can read from an error. Only the server's own words must be the same."""
         code, details = getattr(error, "code", None), getattr(error, "details", None)
         labels = sorted(getattr(error, "_error_labels", ()))
         if code == 40415:
-            # It names the first of the unknown fields, whose order is the driver's.
+            # The message names the first of the unknown fields, whose order is the driver's.
             details = None
         said = str(error).partition(", full error: ")[0] if code not in (None, 40415) else ""
         return f"raised {self.kind(error)} {code} {labels} {said} {self.plain(details)}"
 
     def plain(self, value: Any) -> Any:
-        """Return a value as text that tells the types of everything in it."""
+        """Return a value as text that shows the types of everything in it."""
         kind = self.kind(value)
         if value is None or type(value) in (bool, int, float, str, bytes):
             return repr(value)
@@ -352,9 +352,9 @@ class Player:
         return re.sub(r"0x[0-9a-f]+|mangonel\.bson|mangonel|pymongo|bson", "", repr(value)).replace("..", ".")
 
     def command(self, event: Any) -> str:
-        """Return a command as its bytes say: its name, and the other fields by name."""
+        """Return a command as decoded from its bytes: its name, and the other fields by name."""
         try:
-            # Both drivers' own codec, one for reading.
+            # One codec reads the commands of both drivers.
             data = self.bson.encode(
                 event.command, codec_options=self.bson.codec_options.CodecOptions(uuid_representation=4)
             )
@@ -369,7 +369,7 @@ class Player:
             if (name, value) != ("comment", None)
         ]
         if event.command_name == "insert" and isinstance(command.get("documents"), list):
-            # PyMongo shows an `_id` of its own behind the other fields, and sends it before them.
+            # PyMongo shows an `_id` that it adds after the other fields, and sends it before them.
             stored = [{"_id": each.get("_id"), **each} for each in command["documents"]]
             fields = [(name, stored if name == "documents" else value) for name, value in fields]
         if event.command_name == "explain" and isinstance(command["explain"], dict):
@@ -398,7 +398,7 @@ class Player:
         return [self._uncounted(item) for item in value] if isinstance(value, list) else value
 
     def text(self, value: Any) -> str:
-        """Return the text of a value, which both sides share."""
+        """Return the text of a value in a form that both sides share."""
         return self.masked(value if isinstance(value, str) else str(value))
 
     def masked(self, text: str, is_limited: bool = False) -> str:

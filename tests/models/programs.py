@@ -1,7 +1,7 @@
 """Programs of some operations of a driver, as text: any public method, with any of its options.
 
-The methods and their arguments are read from PyMongo's signatures, so a new one joins by itself. What stands in
-`**kwargs` is in `driver.keywords`.
+The methods and their arguments are read from PyMongo's signatures, so a new one is included by itself.
+`driver.keywords` lists the keywords of `**kwargs`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from models.arguments import argument
 
 __all__ = ["MEMBERS", "START", "Step", "programs", "script"]
 
-# What each program finds, by collection.
+# The initial documents of each program, by collection.
 START = {
     "things": "[{'_id': 1, 'a': 1, 'name': 'a', 'tags': ['x', 'y']}, {'_id': 2, 'a': 2, 'name': 'A', 'tags': ['x']}, "
     "{'_id': 3, 'a': 1, 'name': 'b', 'e': {'f': 1}}, {'_id': 4, 'a': None, 'loc': [1.0, 2.0]}, "
@@ -62,7 +62,7 @@ LEFT_OUT = {
     ("stream", "next"): "it waits for a change",
     ("download", "fileno"): "it is of the operating system",
 }
-# Keywords of `**kwargs` that `driver.keywords` does not have.
+# Keywords of `**kwargs` that `driver.keywords` does not list.
 MORE = {
     ("files", "put"): "filename chunk_size metadata _id encoding content_type contentType",
     ("files", "new_file"): "filename chunk_size chunkSize metadata _id encoding contentType",
@@ -109,7 +109,7 @@ OWNERS = {
     "download": ["o"],
 }
 WITH_OPTIONS = ("write_concern", "read_concern", "read_preference", "codec_options")
-# The name that holds what a call returns, by the class of that.
+# The name for a call's result, by the result's class.
 KEPT = {
     "c": ["things.find", "things.find_raw_batches"],
     "f": ["bucket.find", "gfs.find"],
@@ -157,7 +157,7 @@ class Step:
 
 @dataclass
 class Method:
-    """A public method, the arguments that it needs, and those that it may get."""
+    """A public method, its required arguments, and its optional ones."""
 
     owner: str
     name: str
@@ -218,7 +218,7 @@ FILE = [
 
 @dataclass
 class State:
-    """What the program did so far, as far as the next step depends on it."""
+    """The program so far, as far as the next step depends on it."""
 
     names: set[str] = field(default_factory=set)
     is_in_transaction: bool = False
@@ -254,7 +254,7 @@ def _call(draw: Any, method: Method, state: State, target: str = "") -> str:
 
 
 def _chain(draw: Any, state: State) -> str:
-    """Return a find with some of the cursor's methods behind it."""
+    """Return a find followed by some of the cursor's methods."""
     text = _call(draw, BY_NAME["collection", "find"], state)
     for method in draw(st.lists(st.sampled_from(SETTERS), max_size=3)):
         text += _call(draw, method, State(), "c")[1:]

@@ -1,4 +1,4 @@
-"""Bulk writes in any mixture: results, errors and what is stored are PyMongo's."""
+"""Bulk writes in any mixture: results, errors and stored data equal PyMongo's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from models.twins import Side, TwinMachine, Twins, play
 
-# Hundreds of steps on a machine that does other things too.
+# Hundreds of steps on a busy machine.
 pytestmark = [pytest.mark.plays_a_sample, pytest.mark.timeout(1200)]
 
 IDS = st.integers(0, 5)
@@ -102,7 +102,7 @@ class Mine(Exception):
 
 
 def copied(value: Any) -> Any:
-    """A document of its own, for a driver adds an `_id`; what is no document stays."""
+    """A copy of a document, since a driver adds an `_id`; other values stay the same."""
     return copy.copy(value) if isinstance(value, dict) else value
 
 
@@ -151,7 +151,7 @@ class Bulks(TwinMachine):
 
     @precondition(lambda self: self.sessions is None)
     @rule(
-        # One command that is not retryable keeps PyMongo from sending the others again.
+        # One command that is not retryable keeps PyMongo from retrying the others.
         models=st.lists(MODEL.filter(lambda model: not model[0].endswith("Many")), min_size=1, max_size=4),
         ordered=st.booleans(),
         failure=st.integers(0, len(FAILURES) - 1),
@@ -226,7 +226,7 @@ def given(documents: list[Any], kind: str) -> Any:
         if kind != "generator that raises":
             yield from copies
             return
-        # Which of two mistakes is told first is each driver's own affair.
+        # Each driver may choose which of two mistakes it reports first.
         yield from (document for document in copies if isinstance(document, dict))
         raise Mine("no more documents")
 
@@ -236,7 +236,7 @@ def given(documents: list[Any], kind: str) -> Any:
 
 
 def without_generated(document: dict[str, Any]) -> dict[str, Any]:
-    """A stored document without an id that a driver made."""
+    """A stored document whose id was not made by a driver."""
     return {
         key: type(value).__name__ if type(value).__name__ == "ObjectId" else value
         for key, value in document.items()

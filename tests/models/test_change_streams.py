@@ -1,6 +1,6 @@
 """Change streams through failures, drops, renames and reopening: no change is lost or doubled, and their order holds.
 
-The model is the list of changes that the writes of the run must have made, and for each stream the place where it is.
+The model is the list of changes that the run's writes must have made, and each stream's position in it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tools.faces import Face, eventually
 pytestmark = [pytest.mark.plays_a_sample, pytest.mark.timeout(1200)]
 
 IDS = st.integers(0, 3)
-# After these a stream goes on by itself: by label, as the server gives it since 4.4, or by the line's end.
+# After these a stream resumes by itself: by label, as servers set it since 4.4, or after a broken connection.
 RESUMABLE: list[dict[str, Any]] = [
     {"errorCode": 91, "errorLabels": ["ResumableChangeStreamError"]},
     {"errorCode": 43},
@@ -39,13 +39,13 @@ ENDS = ("drop", "rename")
 class Streams(Steps):
     """One collection, the changes made to it, and streams that follow it."""
 
-    # In a tuple, for hypothesis looks for rules in all attributes, and a client has every attribute.
+    # In a tuple, since hypothesis searches all attributes for rules, and a client has every attribute.
     given: tuple[Face, Any, Any, str]
     runs = itertools.count()
 
     def __init__(self) -> None:
         super().__init__()
-        # Each run has a database of its own, so that nothing of another is seen.
+        # Each run has a database of its own, so that it sees no changes of others.
         self.face, client, self.admin, name = self.given
         self.database = f"{name}_{next(self.runs)}"
         self.ours = client[self.database].things
@@ -53,34 +53,34 @@ class Streams(Steps):
         self.fail("off")
         self.made: list[tuple[str, Any]] = []
         self.rows: set[int] = set()
-        # The stream, and how many of the changes came; None without one.
+        # The stream, and how many of the changes it returned; None without one.
         self.stream: Any = None
         self.at = 0
-        # Where a stream may be opened again: a token, and how many changes had come by then.
+        # Where a stream may be reopened: a token, and how many changes had come by then.
         self.places: list[tuple[str, Any, int]] = []
         self.theirs.insert_one({"_id": -1})
         self.open({}, 0)
 
     def teardown(self) -> None:
-        """Nothing is left."""
+        """Clean up."""
         self.fail("off")
         if self.stream is not None:
             self.face.run(self.stream.close)
         self.admin.drop_database(self.database)
 
     def fail(self, mode: Any, **data: Any) -> None:
-        """Let the server fail, or no more."""
+        """Make the server fail, or stop that."""
         point = {"configureFailPoint": "failCommand", "mode": mode}
         self.admin.admin.command({**point, "data": data} if data else point)
 
     def open(self, options: dict[str, Any], at: int) -> None:
-        """Follow the collection from here."""
+        """Watch the collection from here."""
         if self.stream is not None:
             self.face.run(self.stream.close)
         self.stream = self.face.run(lambda: self.ours.watch(max_await_time_ms=50, **options))
         self.at, self.size = at, options.get("batch_size")
 
-    # What happens to the collection.
+    # Changes to the collection.
 
     @rule(number=IDS)
     def insert(self, number: int) -> None:
@@ -124,7 +124,7 @@ class Streams(Steps):
         # There is always a collection to write to.
         self.admin[self.database].create_collection("things")
 
-    # What happens to the stream.
+    # Actions on the stream.
 
     @rule(failure=st.sampled_from(RESUMABLE), times=st.integers(1, 2))
     def fail_and_go_on(self, failure: dict[str, Any], times: int) -> None:
@@ -159,7 +159,7 @@ class Streams(Steps):
 
     @rule(count=st.integers(1, 5))
     def read(self, count: int) -> None:
-        """Read on, so far as changes were made; beyond them there is nothing."""
+        """Read as many changes as were made; after that nothing may come."""
         for _ in range(count):
             if self.at == len(self.made):
                 assert self.face.run(self.stream.try_next) is None
@@ -172,7 +172,7 @@ class Streams(Steps):
             self.next_change()
 
     def next_change(self) -> None:
-        """The next change must come, and be the one that was made."""
+        """The next change must come, and be the expected one."""
         found: list[Any] = []
 
         def comes() -> bool:
@@ -188,7 +188,7 @@ class Streams(Steps):
             self.go_on()
 
     def check(self, change: Any) -> None:
-        """This change must be the next of those that were made."""
+        """This change must be the next expected one."""
         assert self.at < len(self.made), f"expected no change, got {change}"
         kind, number = self.made[self.at]
         key = change.get("documentKey", {}).get("_id")
@@ -197,19 +197,19 @@ class Streams(Steps):
         )
         self.at += 1
         assert self.stream.resume_token == change["_id"] or kind != "invalidate"
-        # After an invalidation only start_after goes on.
+        # After an invalidation only start_after can resume.
         name = "start_after" if kind == "invalidate" else "resume_after"
         self.places = [*self.places[-5:], (name, change["_id"], self.at)]
 
     def is_over(self, began: int) -> bool:
-        """Whether the stream has met the end of its collection since change number `began`."""
+        """Return whether the stream has passed the end of its collection since change number `began`."""
         is_over = self.at > began and self.made[self.at - 1][0] == "invalidate"
-        # Of a full batch the server tells in the next one that it was the last.
+        # For a full batch, the server reports only in the next one that it was the last.
         assert not is_over or self.size is not None or not self.stream.alive
         return is_over
 
     def go_on(self) -> None:
-        """After the end of a collection, follow the next one that has the same name."""
+        """After the end of a collection, watch the next one with the same name."""
         name, token, at = self.places[-1]
         assert name == "start_after"
         with pytest.raises(errors.OperationFailure):
@@ -227,7 +227,7 @@ class Streams(Steps):
 
     @rule()
     def reopen_at_a_time(self) -> None:
-        # The time of the last write; the next one is a later one.
+        # The time of the last write; the next write has a later one.
         session = self.admin.start_session()
         self.admin[self.database].things.find_one(session=session)
         time = session.operation_time
@@ -238,7 +238,7 @@ class Streams(Steps):
 
 
 def pymongo_time_after(time: Any) -> Any:
-    """The moment after this one, for this driver."""
+    """Return the moment after this one, for this driver."""
     from mangonel.bson.timestamp import Timestamp
 
     return Timestamp(time.time, time.inc + 1)

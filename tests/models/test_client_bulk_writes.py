@@ -1,4 +1,4 @@
-"""Any bulk write of a client, with any failure: what is sent, returned and raised is PyMongo's.
+"""Any bulk write of a client, with any failure: commands, results and errors equal PyMongo's.
 
 A scripted server of MongoDB 8.0 follows a plan: which writes and commands fail, and how many results a batch has.
 By hand: MANGONEL_PROGRAMS=5000.
@@ -42,7 +42,7 @@ PLAYED = settings(
 )
 CHOSEN = seed(1) if not ASKED else lambda test: test
 
-# One command's end, other than an answer to each of its writes.
+# How a command ends, other than with a reply to each of its writes.
 FATES: list[Any] = [
     None, None, None, None, "write concern", "refused", "not primary", "retryable", "closed", "no cursor",
     "failed getMore", "timeout",
@@ -51,7 +51,7 @@ FATES: list[Any] = [
 
 @dataclass
 class Plan:
-    """What the server does.
+    """The server's plan.
 
     Attributes:
         fails: the codes of the writes that fail, by their number.
@@ -67,7 +67,7 @@ class Plan:
     waiting: list[dict[str, Any]] = field(default_factory=list)
 
     def answer(self, request: Request) -> Any:
-        """Answer a command of writes."""
+        """Answer a write command."""
         fate = self.fates[self.fate_at] if self.fate_at < len(self.fates) else None
         self.fate_at += 1
         if request.is_unacknowledged:
@@ -170,7 +170,7 @@ def calls(draw: Any) -> str:
 
 @dataclass
 class Side:
-    """One driver and what it has."""
+    """One driver and its objects."""
 
     package: str
     client: Any
@@ -179,7 +179,7 @@ class Side:
     kept: list[Any] = field(default_factory=list)
 
     def play(self, text: str, server: ScriptedServer, plan: Plan, face: Face) -> Any:
-        """Return the outcome of the call, what was sent, and its models afterwards."""
+        """Return the outcome of the call, the commands sent, and its models afterwards."""
         server.requests.clear()
         self.kept.clear()
         server.on("bulkWrite", plan.answer)
@@ -197,7 +197,8 @@ class Side:
         except Exception as error:
             said = self.raised(error)
         if "WriteConcern(0)" in text:
-            # Nothing else says that the server has read it: the next command does, on the same connection.
+            # An unacknowledged write has no reply, so the next command on the same connection shows that the server has
+            # read it.
             face.run(lambda: self.client.admin.command("ping"))
         sent = [self.command(each) for each in server.requests if each.name in ("bulkWrite", "getMore")]
         return said, sent, self.shown(self.kept)
@@ -235,7 +236,7 @@ class Side:
     def read(self, value: Any, name: str) -> str:
         try:
             found = getattr(value, name)
-            # PyMongo's is None where the server was asked for no answer, against its own type.
+            # PyMongo's is None where the server was asked for no reply, contrary to its own type.
             return self.shown({} if name == "bulk_api_result" and found is None else found)
         except Exception as error:
             return type(error).__name__
@@ -250,7 +251,7 @@ class Side:
 @pytest.fixture
 def server(scripted_server: ScriptedServer) -> ScriptedServer:
     address = scripted_server.address
-    # Several commands for a handful of writes.
+    # Makes several commands for a handful of writes.
     scripted_server.hello.update(
         maxWriteBatchSize=3, maxWireVersion=25, setName="rs0", hosts=[address], primary=address, me=address
     )

@@ -1,4 +1,4 @@
-"""A cursor's methods in any order: values and exceptions are PyMongo's."""
+"""A cursor's methods in any order: values and exceptions equal PyMongo's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from models.twins import Side, TwinMachine, Twins, play
 
-# Hundreds of steps on a machine that does other things too.
+# Hundreds of steps on a busy machine.
 pytestmark = [pytest.mark.plays_a_sample, pytest.mark.timeout(1200)]
 
 DOCUMENTS = [{"_id": n, "n": n % 3, "tag": "aA"[n % 2]} for n in range(12)]
@@ -128,7 +128,7 @@ def three(cursor: Any) -> Any:
 
 
 def explained(cursor: Any) -> Any:
-    """Whether the server explained it; the plan has times in it."""
+    """Return whether the server explained it; the plan has times in it."""
     plan = cursor.explain()
     if not hasattr(plan, "__await__"):
         return "queryPlanner" in plan
@@ -149,7 +149,7 @@ class CursorOrder(TwinMachine):
         self.twins.behind(lambda c: (c.delete_many({}), c.insert_many(DOCUMENTS)))
 
     def teardown(self) -> None:
-        """Nothing of this run is left open."""
+        """Close everything of this run."""
         for cursors, _ in self.cursors:
             self.twins.each(lambda side, cursors=cursors: cursors[id(side)].close())
         for sessions in self.sessions:
@@ -239,7 +239,7 @@ class CursorOrder(TwinMachine):
     def kill_on_the_server(self, index: int) -> None:
         cursors, _ = self.cursors[index % len(self.cursors)]
         if cursors[id(self.twins.sides[0])]._is_exhaust:
-            # The server sends its batches without being asked: how far it has come is its own affair.
+            # The server sends its batches unasked, so its progress may differ.
             return
         for side in self.twins.sides:
             number = cursors[id(side)].cursor_id

@@ -125,7 +125,7 @@ COMMIT_FAILURES: list[dict[str, Any]] = [
 
 
 class Mine(Exception):
-    """What the callback of `with_transaction` raises."""
+    """Raised by the callback of `with_transaction`."""
 
 
 class Transactions(TwinMachine):
@@ -253,7 +253,7 @@ class Transactions(TwinMachine):
         try:
             told = self.act(lambda side: run_inside(self.twins, side, self.session(side), ends, number))
         finally:
-            # A callback that was not run met none of the server's failures.
+            # A callback that did not run met none of the server's failures.
             self.twins.fail_never()
         self.is_known = self.is_known and isinstance(told, tuple)
 
@@ -287,7 +287,7 @@ class Transactions(TwinMachine):
 
 
 def begun(session: Any) -> Any:
-    """Start a transaction; what is returned is only a context."""
+    """Start a transaction; the result is only a context."""
     made = session.start_transaction()
     if not inspect.isawaitable(made):
         return None

@@ -41,12 +41,12 @@ class Side:
 
 
 class Twins:
-    """Both sides on one face, and a blocking PyMongo client for what is done behind their backs."""
+    """Both sides on one face, and a blocking PyMongo client for changes behind their backs."""
 
     def __init__(self, face: Face, uri: str) -> None:
         self.face = face
         self.admin: Any = pymongo.MongoClient(uri)
-        # A server that is marked as unknown for the failure of a write concern is looked at again after this time.
+        # A server that was marked unknown because of a write concern failure is checked again after this time.
         options = {"heartbeatFrequencyMS": 500}
         name = f"twin_{uuid.uuid4().hex[:10]}"
         peer = (pymongo.AsyncMongoClient if face.is_async else pymongo.MongoClient)(uri, **options)
@@ -58,7 +58,7 @@ class Twins:
         ]
 
     def end(self) -> None:
-        """Drop both databases, close the clients that are not the face's."""
+        """Drop both databases, close the clients that do not belong to the face."""
         for side in self.sides:
             self.admin.drop_database(side.database.name)
         self.admin.close()
@@ -74,12 +74,12 @@ class Twins:
         return [self.face.run(lambda side=side: call(side)) for side in self.sides]
 
     def fail_once(self, side: Side, **data: Any) -> None:
-        """Let the next command of `data["failCommands"]` fail, from any client."""
+        """Make the next command of `data["failCommands"]` fail, for any client."""
         point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
         self.admin.admin.command(point)
 
     def fail_never(self) -> None:
-        """Let nothing fail any more."""
+        """Stop all failures."""
         self.admin.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
 
     def forget_transactions(self) -> None:
@@ -118,7 +118,7 @@ def same(
         for side, object in zip(twins.sides, objects, strict=True)
     )
     match ours, theirs:
-        # This driver adds what it got.
+        # This driver adds the value that it got.
         case (*head, str(text), tail), (_, _, _, str(said), _) if text.startswith(f"{said}, not "):
             ours = (*head, said, tail)
     assert ours == theirs, f"expected as PyMongo {theirs}, got {ours}"
@@ -134,7 +134,7 @@ def _text(said: str) -> str:
 
 
 def _shape(value: Any) -> Any:
-    """As `outcomes.shape`, and the server's texts without the names that differ between the sides."""
+    """As `outcomes.shape`, with the server's texts freed of names that differ between the sides."""
     shaped = outcomes.shape(value)
     if isinstance(shaped, dict):
         return {key: _shape(item) for key, item in shaped.items()}
@@ -146,12 +146,12 @@ def _shape(value: Any) -> Any:
 class Steps(RuleBasedStateMachine):
     """A state machine that counts its steps, for `play`."""
 
-    # Of all runs together.
+    # Over all runs.
     taken = 0
 
     def __init__(self) -> None:
         super().__init__()
-        # What must hold is asked once before the first step.
+        # Invariants are checked once before the first step.
         type(self).taken -= 1
 
     @invariant()
@@ -163,7 +163,7 @@ class TwinMachine(Steps):
     """A state machine over `Twins`, which `play` gives it."""
 
     twins: Twins
-    # Classes of errors whose texts are this driver's own: they say where, and what to do.
+    # Error classes whose messages are this driver's own: they name the place and the remedy.
     own_words: tuple[str, ...] = ()
 
     def both(self, call: Callable[[Side], Any], objects: tuple[Any, Any] = (None, None)) -> Any:
@@ -171,7 +171,7 @@ class TwinMachine(Steps):
         return same(self.twins, call, objects, self.own_words)
 
     def pair(self, call: Callable[[Side], Any]) -> dict[int, Any] | None:
-        """Make an object on each side, by the side's `id`; None when both refuse, alike."""
+        """Make an object on each side, by the side's `id`; None when both refuse in the same way."""
         made: dict[int, Any] = {}
 
         def keep(side: Side) -> Any:

@@ -1,4 +1,4 @@
-"""The faces of `tests/faces`, and listeners that keep what they hear."""
+"""The faces of `tests/faces`, and listeners that record events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Heard(monitoring.CommandListener):
 
     @property
     def story(self) -> list[str]:
-        """What happened, as "started find" and so on."""
+        """Return the events as texts such as "started find"."""
         return [f"{kind(event)} {event.command_name}" for event in self.events]
 
     def of(self, name: str) -> list[Any]:
@@ -41,7 +41,7 @@ class Heard(monitoring.CommandListener):
 
 
 def kind(event: Any) -> str:
-    """The kind of a command's event, as its listener's method is called."""
+    """Return the kind of a command's event, named like its listener's method."""
     return type(event).__name__.removeprefix("Command").removesuffix("Event").lower()
 
 

@@ -22,7 +22,7 @@ face = tools.faces.faces("blocking", "asyncio")
 @pytest.fixture
 def client(server: Server, face: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client that advises; warnings do not stop the test."""
-    # On a busy machine, a pause of 0.1 s between two finds is no end of a loop.
+    # On a busy machine, a pause of 0.1 s between two finds does not mean that a loop has ended.
     monkeypatch.setattr(advisor, "_PAUSE_S", tools.faces.TIMEOUT)
     with warnings.catch_warnings():
         warnings.simplefilter("always", AdviceWarning)
@@ -40,12 +40,12 @@ def people(client: Any, face: Any, database_name: str) -> Any:
     return found
 
 
-# On asyncio the helper awaits what a test's function returned.
+# On asyncio the helper awaits the result of a test's function.
 HERE = {__file__, tools.faces.__file__}
 
 
 def told(client: Any) -> list[tuple[str, bool]]:
-    """The kinds of advice, and whether it names a line of the tests."""
+    """Return the kinds of advice, and whether each names a line of the tests."""
     client._advisor.settle(tools.faces.TIMEOUT)
     return [(kind, place.file in HERE) for kind, _, place in client._advisor.told]
 

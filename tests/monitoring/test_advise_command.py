@@ -1,4 +1,4 @@
-"""`mangonel advise`: missing indexes by the profiler's entries, unused and redundant ones by `$indexStats`."""
+"""`mangonel advise`: missing indexes from the profiler's entries, unused and redundant ones from `$indexStats`."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def test_indexes_with_a_rule_of_their_own_are_not_redundant() -> None:
     found = indexed("x.y", [both, unique])
     assert [one.kind for one in found] == ["unused index"]
     assert "since 2026-01-02" in found[0].text
-    # What one server of a set never used, another one may use.
+    # An index that one member never used may be used by another.
     assert indexed("x.y", [unique, {**unique, "accesses": {"ops": 1, "since": since}}]) == []

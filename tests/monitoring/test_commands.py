@@ -1,4 +1,4 @@
-"""What a command listener hears: one start and one end for each command sent, and nothing secret."""
+"""Events of a command listener: one start and one end for each command sent, and no secrets."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_every_document_of_a_bulk_write_is_shown(face: Face, connect: Connect, d
     things = connect(heard)[database_name]["things"]
     face.run(lambda: things.bulk_write([InsertOne({"_id": n}) for n in range(120)]))
 
-    # What the driver asks first, to learn the server's limits, is its own affair.
+    # Commands that the driver sends first, to learn the server's limits, are left out.
     assert heard.story == ["started insert", "succeeded insert"]
     assert [d["_id"] for d in heard.events[0].command["documents"]] == list(range(120))
 
@@ -201,7 +201,7 @@ def test_what_is_no_listener_is_refused(face: Face, server: Server, wrong: Any) 
 
 
 class OnlyMethods:
-    """Has the methods of a CommandListener, and no base class."""
+    """Has the methods of a CommandListener, but not the base class."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -281,7 +281,7 @@ def test_replies_to_raw_documents_are_heard_of_as_raw_documents(
     assert found["cursor"]["firstBatch"][0]["inner"]["n"] == 1
     assert isinstance(heard.of("findAndModify")[1].reply, RawBSONDocument)
     assert isinstance(heard.of("aggregate")[1].failure, RawBSONDocument)
-    # The driver itself reads what becomes of a write.
+    # The driver itself reads the results of the writes.
     assert type(heard.of("insert")[1].reply) is dict
     assert {type(event.command) for event in heard.events if kind(event) == "started"} == {dict}
 

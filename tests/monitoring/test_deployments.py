@@ -1,4 +1,4 @@
-"""What listeners of the topology, of servers and of heartbeats hear."""
+"""Events of topology, server and heartbeat listeners."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_a_thread_is_still_telling_comes_before_what_another_one_did_later(
     assert heard.is_inside.wait(TIMEOUT)
     client.close()
 
-    # All of it was told when `close` returns.
+    # All events were delivered when `close` returns.
     assert heard.story[-4:] == [
         "TopologyDescriptionChanged",
         "ServerClosed",

@@ -1,4 +1,4 @@
-"""Integrations that are switched on when clients exist already: these are heard, or it is said that they are not."""
+"""Integrations that are enabled when clients exist already: they see those clients, or an error says otherwise."""
 
 from __future__ import annotations
 

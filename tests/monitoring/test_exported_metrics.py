@@ -59,7 +59,7 @@ def collected(reader: InMemoryMetricReader) -> dict[tuple[str, tuple[tuple[str, 
 
 
 def work(face: Face, client: Any, database_name: str) -> None:
-    """Do a few things."""
+    """Run a few operations."""
     things = client[database_name]["things"]
     face.run(lambda: things.insert_many([{"_id": each} for each in range(3)]))
     for _ in range(5):
@@ -126,12 +126,12 @@ def test_clients_are_added_up_and_their_counts_outlive_them(server: Server, data
         for (name, labels), value in samples.items()
         if name == "db_client_connection_count" and ("db_client_connection_state", "idle") in labels
     ]
-    # Those of clients that are gone are gone.
+    # Values of closed clients disappear.
     assert idle == [1]
 
 
 def counted_finds(registry: Any, reader: InMemoryMetricReader) -> tuple[float, int]:
-    """How often `find` was counted, as Prometheus and OpenTelemetry are told."""
+    """Return the count of `find` operations, as reported to Prometheus and OpenTelemetry."""
     name = ("db_operation_name", "find")
     return (
         sum(
@@ -153,7 +153,7 @@ def test_counts_of_a_client_that_was_gone_before_a_collection_are_exported(
 ) -> None:
     registry, reader = prometheus_client.CollectorRegistry(), InMemoryMetricReader()
     provider = MeterProvider([reader])
-    # A collector without clients is collected as well.
+    # A collector without clients is garbage-collected as well.
     collector = prometheus.MangonelCollector()
     registry.register(collector)
 
@@ -183,7 +183,7 @@ def test_counts_of_a_client_that_was_gone_before_a_collection_are_exported(
         gc.collect()
         return cores[0]() is None
 
-    # Its monitors hold it until they have ended.
+    # Its monitors reference it until they have ended.
     eventually(is_gone)
     assert counted_finds(registry, reader) == (5, 5)
     assert counted_finds(registry, reader) == (5, 5)
@@ -210,7 +210,7 @@ def test_a_forked_child_exports_what_it_counts_itself(server: Server, database_n
             client.close()
             return counted_finds(registry, reader)[0], now.count - selected, counted.selection_time.count
 
-        # The SDK keeps what histograms had in the parent.
+        # In the child, the SDK keeps the histograms' values of the parent.
         finds, new, counted = in_child(look)
         assert (finds, new) == (3, counted)
         assert counted_finds(registry, reader) == (10, 10)
@@ -256,7 +256,7 @@ def test_meter_gets_what_the_client_counted(face: Face, connect: Connect, databa
     assert tuple(point.bucket_counts) == find.duration.counts
     assert point.sum == pytest.approx(find.duration.sum)
     assert points["mongodb.client.io", (("network.io.direction", "receive"),)].value == counted.bytes_received
-    # What was recorded once is not recorded again.
+    # Values that were recorded once are not recorded again.
     again = collected(reader)["db.client.operation.duration", attributes]
     assert again.count == point.count == 5
     provider.shutdown()
@@ -303,7 +303,7 @@ def test_dashboard_asks_only_for_what_is_exposed() -> None:
 
     assert len(queries) >= 12
     assert asked <= exposed, asked - exposed
-    # Every metric is on the board.
+    # Every metric is on the dashboard.
     missing = {
         instrument.name
         for instrument in INSTRUMENTS

@@ -1,4 +1,4 @@
-"""OpenTelemetry's instrumentor: every client makes spans while it is on."""
+"""OpenTelemetry's instrumentor: every client makes spans while it is enabled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_clients_make_spans_while_it_is_on(face: Face, connect: Connect, databas
     assert spans.tree() == [(f"find {database_name}.things", [("find", [])])]
 
 
-# A program as it is without OpenTelemetry, but for the exporter: the agent's own configuration is another distribution.
+# A program without OpenTelemetry code, except for the exporter: the agent's own configuration is another distribution.
 PROGRAM = """
 import sys
 from opentelemetry import trace
@@ -57,7 +57,7 @@ print(sorted(span.name for span in exporter.get_finished_spans() if "find" in sp
 
 @pytest.fixture
 def distribution(tmp_path: Path) -> Path:
-    """A folder with the metadata of an installation; the development environment has the package without them."""
+    """A folder with an installation's metadata; the development environment has the package without it."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     metadata = tmp_path / "mangonel-0.dist-info"
     metadata.mkdir()

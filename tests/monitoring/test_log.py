@@ -1,4 +1,4 @@
-"""What the driver writes to its loggers: JSON with the specification's keys, only when someone asks for it."""
+"""Log messages of the driver: JSON with the specification's keys, only when a logger is enabled."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_connections_and_pools_are_written(face: Face, connect: Connect, log: Ke
     face.run(client.close)
 
     messages = log.of("connection")
-    # The thread that watches the server tells of the pool, which another one may use before that is told.
+    # The monitor thread reports the pool's events, and another thread may use the pool before that.
     ready = next(message for message in messages if message["message"] == "Connection pool ready")
     assert messages.index(ready) > 0
     messages.remove(ready)
@@ -225,7 +225,7 @@ def test_choice_of_a_write_that_waits_is_written_to_its_end(
     hosts = [scripted_server.address]
     scripted_server.hello.update(setName="rs0", isWritablePrimary=False, secondary=True, hosts=hosts)
     scripted_server.on("insert", {"ok": 1, "n": 1})
-    # On a direct connection a secondary would suit, too.
+    # On a direct connection a secondary would be suitable, too.
     client = face.client(f"mongodb://{hosts[0]}/?replicaSet=rs0", heartbeatFrequencyMS=500)
 
     def elect(record: logging.LogRecord) -> bool:
@@ -249,7 +249,7 @@ def test_choice_of_a_write_that_waits_is_written_to_its_end(
         "Waiting for suitable server to become available",
         "Server selection succeeded",
     ]
-    # A search that is left open would be taken for one that hangs.
+    # An unfinished server selection would look like one that hangs.
     assert written.count("Server selection started") == written.count("Server selection succeeded")
 
 
@@ -261,7 +261,7 @@ def test_deployment_is_written(
     face.run(lambda: client.admin.command("ping"))
     face.run(client.close)
 
-    # A client of another test may still be watching.
+    # A client of another test may still be monitoring.
     begun = next(m for m in log.of("topology") if m["message"] == "Starting topology monitoring")
     messages = [m for m in log.of("topology") if m["clientId"] == begun["clientId"]]
     told = [message["message"] for message in messages]
@@ -302,7 +302,7 @@ def test_logger_that_is_turned_on_later_is_heard_of_after_a_heartbeat(face: Face
     client = face.client(server.uri, heartbeatFrequencyMS=500, serverMonitoringMode="poll")
     face.run(lambda: client.admin.command("ping"))
     logger.addHandler(kept)
-    # As if the level were that of a logger above: a change of this logger's own level would be noticed at once.
+    # As if a parent logger's level changed: a change of this logger's own level would be noticed at once.
     logging.Logger.setLevel(logger, logging.DEBUG)
     try:
         eventually(lambda: face.run(lambda: client.admin.command("ping")) and kept.messages, "a message")

@@ -1,4 +1,4 @@
-"""What `client.metrics()` counts, held against what listeners hear and what servers see."""
+"""The counts of `client.metrics()`, compared with listeners' events and with the servers' view."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Topologies(monitoring.TopologyListener):
 
 
 def outcomes(counted: metrics.ClientMetrics) -> dict[tuple[str, str | None, str | None], int]:
-    """How many operations there were, by command, collection and error."""
+    """Return the number of operations, by command, collection and error."""
     return {(each.name, each.collection, each.error): each.duration.count for each in counted.operations}
 
 
@@ -161,7 +161,7 @@ def test_cursors_are_open_until_their_end(face: Face, connect: Connect, database
     assert client.metrics().open_cursors == 1
     del lost, cursor
     gc.collect()
-    # The cursor is killed in the background or with the next operation.
+    # The background or the next operation kills the cursor.
     face.run(lambda: things.find_one({}))
     eventually(lambda: client.metrics().open_cursors == 0)
 
@@ -222,10 +222,10 @@ def test_many_kinds_of_operations_are_counted_together(scripted_server: Scripted
     assert sum(each.duration.count for each in counted.operations) == 2100
 
 
-# The driver's own, for sessions that are not used again; the last of them may not have ended.
+# The driver's own endSessions for pooled sessions; the last of them may not have finished.
 _IN_THE_BACKGROUND = ("endSessions", "killSessions")
 
-# What a server may do with a command, and what may happen between commands.
+# Reactions of a server to a command, and events between commands.
 _STEPS = st.lists(
     st.sampled_from(
         [
@@ -265,7 +265,7 @@ def test_counts_are_what_listeners_heard(face: Face, steps: list[str]) -> None:
         for step in steps:
             results[_play(face, server, client, step)] += 1
         face.run(client.close)
-        # What the driver does in the background may still have a connection, and tells its end after it is counted.
+        # Background work may still have a connection, and publishes its last event only after it was counted.
         eventually(lambda: all(pool.created == sum(pool.closed.values()) for pool in client.metrics().pools))
         counted = client.metrics()
         eventually(

@@ -1,4 +1,4 @@
-"""Spans that are made in the SDK's place: an exporter reads of them what it would read of the SDK's own."""
+"""Spans that are made in place of the SDK's: an exporter reads the same from them as from the SDK's own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATTRIBUTES = {"db.system.name": "mongodb", "db.namespace": "shop", "server.port"
 
 
 class Counting:
-    """Ids one after another."""
+    """Generates consecutive ids."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1)
@@ -40,7 +40,7 @@ class Counting:
 
 
 class Changing(sdk.SpanProcessor):  # type: ignore[misc]
-    """A processor that changes every span, in all ways that there are."""
+    """A processor that changes every span in every possible way."""
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:
         span.set_attribute(
@@ -86,7 +86,7 @@ PROVIDERS: dict[str, Callable[[], dict[str, Any]]] = {
     "changing": lambda: {"active_span_processor": _with(sdk.SynchronousMultiSpanProcessor(), Changing())},
     "concurrent": lambda: {"active_span_processor": _with(sdk.ConcurrentMultiSpanProcessor(), Changing())},
 }
-# Their samplers look at more than the parent.
+# Their samplers read more than the parent.
 MAYBE = ("ratio", "adding", "remote never")
 PARENTS: dict[str, Any] = {
     "none": None,
@@ -103,14 +103,14 @@ def _with(processor: Any, other: Any) -> Any:
 
 
 def provider_of(kind: str, exporter: Any) -> Any:
-    """A provider of this kind whose ids are counted."""
+    """Return a provider of this kind with consecutive ids."""
     provider = sdk.TracerProvider(shutdown_on_exit=False, id_generator=Counting(), **PROVIDERS[kind]())
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     return provider
 
 
 def play(start: Callable[..., Any], context: Any, start_below: Callable[..., Any] | None = None) -> list[Any]:
-    """Make spans of every kind; return what each shows of itself.
+    """Make spans of every kind; return the exported form of each.
 
     Args:
         start: makes a span, as the tracer's method does.
@@ -168,13 +168,13 @@ def test_span_is_exported_as_the_sdk_exports_its_own(
         if way != "the SDK's":
             maker = own_spans.maker_of(tracer)
             assert maker is not None
-            # The ids that the comparison used up are given back.
+            # Give back the ids that the comparison used.
             tracer.id_generator.__init__()
             start = maker.start_span
             if way != "spans":
                 start_below = maker.start_command
             with trace.use_span(trace.get_current_span(context)):
-                # What it refuses without an id, the SDK refuses too; that covers most cases.
+                # Whatever it refuses without an id, the SDK refuses too; that covers most cases.
                 may_record = maker.may_record(trace.get_current_span().get_span_context())
                 is_recording = tracer.start_span("find").is_recording()
             assert may_record or not is_recording
@@ -184,7 +184,7 @@ def test_span_is_exported_as_the_sdk_exports_its_own(
         shown = play(start, context, start_below)
         spans = exporter.get_finished_spans()
         dropped = [(s.dropped_attributes, s.dropped_events, s.dropped_links) for s in spans]
-        # The order in which fields are compared is that of the exporters: as JSON, then what that leaves out.
+        # The order of comparison: JSON as exported first, then the fields that it leaves out.
         rest = [(s.parent, s.instrumentation_scope, s.get_span_context().trace_flags) for s in spans]
         seen.append((shown, [span.to_json() for span in spans], dropped, rest))
     theirs, *ours = seen

@@ -1,4 +1,4 @@
-"""What a pool listener hears, in the specification's order."""
+"""Events of a pool listener, in the specification's order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FIRST_USE = [
 
 
 def take_ready(pools: Pools, after: str) -> None:
-    """Remove the one event that the pool is ready, which comes after that one.
+    """Remove the single event that the pool is ready, which comes after the given event.
 
     The thread that watches the server tells it, and another thread may use the pool before it is told.
     """
@@ -171,7 +171,7 @@ def test_listener_of_a_check_out_may_use_the_only_connection_itself(
                 self.found = things.find_one({"_id": 1})
 
     pools = Curious()
-    # Without a limit of the wait the test would hang, not fail.
+    # Without a wait limit the test would hang, not fail.
     with MongoClient(server.uri, maxPoolSize=1, waitQueueTimeoutMS=60_000, event_listeners=[pools]) as client:
         things = client[database_name].things
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""What is added to the SDK's histograms at once is exported as what was recorded one by one."""
+"""Values added to the SDK's histograms in bulk are exported like values recorded one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opentelemetry.sdk.metrics.view import (
 
 from mangonel._observe.repeated import Repeated, repeat
 
-# Sums are exact: these are no rounded numbers.
+# These numbers are exact in binary, so sums are not rounded.
 VALUES = (0.0, 0.001953125, 0.5, 0.5, 3.0, 1024.0)
 PLACES = ({"database": "shop", "name": "find"}, {"database": "shop", "name": "insert"}, {})
 VIEWS: dict[str, list[View]] = {

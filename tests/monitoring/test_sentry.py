@@ -1,4 +1,4 @@
-"""Sentry's integration, by the real SDK in a process of its own: it is on for a whole process."""
+"""Sentry's integration with the real SDK, in a process of its own because it is enabled for a whole process."""
 
 from __future__ import annotations
 

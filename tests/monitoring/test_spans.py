@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 
 class Spans:
-    """The finished spans of clients that are given `option`."""
+    """Return the finished spans of clients that get `option`."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -37,7 +37,7 @@ class Spans:
         return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time)
 
     def tree(self, root: Any = None) -> list[Any]:
-        """Names with the trees below them, oldest first."""
+        """Return names with the trees below them, oldest first."""
         wanted = None if root is None else root.context.span_id
         found = [s for s in self.all if (s.parent.span_id if s.parent else None) == wanted]
         return [(span.name, self.tree(span)) for span in found]
@@ -218,7 +218,7 @@ def test_commands_of_a_bulk_write_are_below_one_span(
     assert bulk.attributes["db.operation.name"] == "bulkWrite"
     assert bulk.attributes["db.collection.name"] == insert.attributes["db.collection.name"] == "things"
     assert bulk.status.is_ok
-    # The tracer keeps nothing of what is over.
+    # The tracer keeps no finished spans.
     tracer = things.database.client._tracer
     assert not any([tracer._bulks, tracer._transactions])
 
@@ -284,7 +284,7 @@ def test_a_switch_of_the_environment_that_is_neither_true_nor_false_is_told(
     name = "OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED"
 
     def told() -> list[str]:
-        # What earlier tests left unclosed is told whenever it is collected, which may be now.
+        # Python reports objects that earlier tests left open whenever it collects them, which may be now.
         return [text for found in recwarn.list if name in (text := str(found.message))]
 
     for quiet in ("", "0", "False", "no"):
@@ -358,7 +358,7 @@ def test_text_without_values_has_the_names_of_fields_alone(
 
 
 def test_provider_that_is_set_later_gets_the_spans_from_then_on(server: Server, database_name: str) -> None:
-    # Such a provider is set once for a process.
+    # Such a provider can be set only once in a process.
     program = f"""
 from mangonel import MongoClient
 from opentelemetry import trace
@@ -504,7 +504,7 @@ def test_cancelled_operation_ends_its_spans(
 
 
 class OfNewRelic(trace.Tracer):  # type: ignore[misc]
-    """A tracer named like that of New Relic's agent, which drops all that is below a span of the kind "client"."""
+    """A tracer named like New Relic's, which drops everything below a span of the kind "client"."""
 
     __module__ = "newrelic.api.opentelemetry"
 

@@ -1,4 +1,4 @@
-"""Every entry point of the parts around the driver refuses a wrong argument by its own words."""
+"""Every entry point around the driver refuses a wrong argument with an error of its own."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def counting(*arguments: Any, **keywords: Any) -> None:
 
 
 def instrumenting(**keywords: Any) -> None:
-    """Switch the instrumentor on."""
+    """Enable the instrumentor."""
     opentelemetry.MangonelInstrumentor().instrument(**keywords)
 
 
-# Each entry point, called with the client and a wrong value, and what it says.
+# Each entry point, called with the client and a wrong value, and its error message.
 WRONG: list[tuple[str, Callable[[Any, Any], Any], str]] = [
     ("prometheus.measure", lambda _, wrong: prometheus.measure(wrong), CLIENT.format("client", "{}")),
     (
@@ -113,7 +113,7 @@ def test_a_database_is_no_client_and_the_message_says_where_its_client_is(client
 
 
 def test_what_was_refused_leaves_nothing_behind(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Not those that other tests left.
+    # Not the messages that other tests left.
     monkeypatch.setattr(opentelemetry, "_meters", {})
     registered, registries = list(monitoring._registered), dict(prometheus._of_registries)
     for _, call, _ in WRONG:
@@ -129,7 +129,7 @@ def test_what_was_refused_leaves_nothing_behind(client: Any, monkeypatch: pytest
 
 def test_the_table_has_every_public_name() -> None:
     tried = {name for name, *_ in WRONG}
-    # These take no argument, are handed to the package, or are events and bases of listeners.
+    # These take no arguments, receive theirs from the package, or are events and listener bases.
     plain = {"sentry.MangonelIntegration", "testing.TooManyCommands"}
     for module in (prometheus, opentelemetry, sentry, testing, monitoring):
         short = module.__name__.rpartition(".")[2]

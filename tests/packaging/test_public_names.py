@@ -1,4 +1,4 @@
-"""The names that programs import: `public-names.txt` lists them, so that none goes, or comes, unnoticed.
+"""The names that programs import: `public-names.txt` lists them, so that none is added or removed unnoticed.
 
 When a name is added or taken away on purpose: `python tests/packaging/test_public_names.py` writes the list again.
 """
@@ -36,7 +36,7 @@ def public_modules() -> Iterator[ModuleType]:
 
 
 def read_module(found: pkgutil.ModuleInfo) -> ModuleType:
-    """Return a module with nothing but its `__all__`, which is read from its source."""
+    """Return a module that has only its `__all__`, read from its source."""
     module = ModuleType(found.name)
     spec = found.module_finder.find_spec(found.name, None)  # type: ignore[call-arg]  # a finder of paths
     assert spec is not None

@@ -1,7 +1,8 @@
 """The distributions: the wheel of this machine in a clean environment, the source distribution, the extras, the lists.
 
-The wheel is made of what `make build` compiled, so it costs seconds; where nothing fits, all of it would be compiled
-again, and the tests that need one are skipped unless MANGONEL_REQUIRE_SERVERS is set, as continuous integration does.
+The wheel uses the result of `make build`, so it takes seconds. Without a fitting build everything would be compiled
+again; then the tests that need a wheel are skipped, unless MANGONEL_REQUIRE_SERVERS is set as in continuous
+integration.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> 
     venv.create(tmp_path / "clean", with_pip=True)
     programs = tmp_path / "clean" / ("Scripts" if os.name == "nt" else "bin")
     run(programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
-    # Away from the checkout, whose package would be found first.
+    # Outside the checkout, whose package would be found first.
     assert "works on" in run(programs / "python", ROOT / "tools" / "smoke.py", cwd=tmp_path)
     for command in ([programs / "mangonel"], [programs / "python", "-m", "mangonel"]):
         assert run(*command, "--version", cwd=tmp_path) == f"mangonel {version()}\n"
@@ -144,7 +145,7 @@ def test_the_source_distribution_holds_what_building_takes(tmp_path: Path) -> No
     built_from = {
         path for path in tracked if re.search(r"(^crates/.*(src/.*|Cargo\.toml|build\.rs)$)|^python/", path)
     }
-    # Simulates the core; nothing that is installed is built from it.
+    # Simulates the core; no installed file is built from it.
     built_from = {path for path in built_from if not path.startswith("crates/simulation/")}
     assert (needed | built_from) - names == set()
     assert not [name for name in names if re.search(r"\.(so|pyd|pyc)$|^(target|\.venv)/", name)]
@@ -164,7 +165,7 @@ def test_the_lab_is_a_distribution_of_what_the_wheel_leaves_out_in_the_same_vers
 
 
 def test_each_extra_can_be_had_as_it_is_asked_for() -> None:
-    # The development environment holds all of them, so what is asked for was resolved together there.
+    # The development environment holds all of them, so pip resolved the requirements together there.
     installed = {
         dist.name.lower().replace("_", "-"): dist.version for dist in importlib.metadata.distributions()
     }
@@ -177,9 +178,9 @@ def test_each_extra_can_be_had_as_it_is_asked_for() -> None:
             requirement = Requirement(text)
             name = requirement.name.lower().replace("_", "-").replace(".", "-")
             if name == "mangonel-lab":
-                continue  # Ours as well; the test before this one is about it.
+                continue  # Our own too; the test before this one covers it.
             if name == "gssapi":
-                continue  # Linux has no wheel of it; the tests take Debian's (tests/tools/kerberos.py).
+                continue  # Linux has no wheel of it; the tests use Debian's (tests/tools/kerberos.py).
             if name == "mangonel":
                 assert requirement.extras <= PROJECT["optional-dependencies"].keys(), text
             elif requirement.marker is None or requirement.marker.evaluate():

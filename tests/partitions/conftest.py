@@ -1,4 +1,4 @@
-"""DNS and names of hosts as a test says."""
+"""DNS and host names that a test sets."""
 
 from __future__ import annotations
 

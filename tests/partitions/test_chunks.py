@@ -19,7 +19,7 @@ from tools.router import Router, shard_of
 
 BOUNDS = [MinKey(), Int64(10), Int64(20), Int64(30), Int64(40), MaxKey()]
 KEYS: list[dict[str, Any]] = [{"customer": 1}, {"customer": "hashed"}, {"customer": 1, "day": 1}]
-# Customers of several types, among them those that bounds fall on, and the last key of an index.
+# Customers of several types, some equal to bounds, and the last key of an index.
 CUSTOMERS = [*range(50), 10.0, 10.5, "a", None, ObjectId(), {"a": 1}, True, MaxKey(), MinKey()]
 
 Routed = Callable[..., Any]
@@ -27,7 +27,7 @@ Routed = Callable[..., Any]
 
 @pytest.fixture
 def routed(server: Server, database_name: str) -> Iterator[Routed]:
-    """A function that fills a collection, which is sharded by a key, and returns it as a router shows it."""
+    """Return a function that fills a collection and returns it as a router shows it, sharded by a key."""
     with contextlib.ExitStack() as ends:
 
         def make(key: dict[str, Any], *, index: dict[str, Any] | None = None, **options: Any) -> Any:
@@ -55,7 +55,7 @@ def test_parts_have_whole_chunks_and_bounds_of_the_shard_key(
     parts = orders.partitions(count, by="chunks")
 
     if key == {"customer": 1} and count > 1:
-        # The last key, which no range has. Documents have no `day`, and a hash is never MaxKey.
+        # The last key, which no range contains. Documents have no `day`, and a hash is never MaxKey.
         last = parts.pop()
         assert last.low is None is last.high
     assert len(parts) == count

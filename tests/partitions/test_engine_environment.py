@@ -1,4 +1,4 @@
-"""What workers of an engine inherit: a MANGONEL_URI of another deployment is refused, not read from."""
+"""Environments of an engine's workers: a MANGONEL_URI of another deployment is refused, not read from."""
 
 from __future__ import annotations
 

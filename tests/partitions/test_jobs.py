@@ -29,7 +29,7 @@ def rows(server: Server) -> Iterator[Any]:
 
 
 def run(rows: Any, parts: int, *, till: int | None = None, knows: bool = True, name: str = "job") -> int:
-    """Store the rows in parts; fail behind this many. `knows`: how many parts there are, as Dask does."""
+    """Store the rows in parts; fail after this many. `knows`: how many parts there are, as Dask does."""
     target = Target(rows, once=name)
     job = target.job()
     assert job is not None
@@ -62,7 +62,7 @@ def test_a_run_stores_what_an_earlier_one_did_not(rows: Any, knows: bool) -> Non
 def test_a_job_that_has_ended_stores_nothing_in_any_parts(rows: Any, parts: int) -> None:
     assert run(rows, 4) == 12
     assert run(rows, parts) == 0
-    # Engines that begin nevertheless.
+    # Engines that start anyway.
     target = Target(rows, once="job")
     job = target.job()
     assert job is not None

@@ -1,4 +1,4 @@
-"""The parts of a query: every document once for ids of any type, in the order of BSON, here and in other processes."""
+"""The parts of a query: every document once for ids of any type, in BSON order, here and in other processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tools.faces import eventually
 
 pa = pytest.importorskip("pyarrow")
 
-# An id of each type that a server takes as one, in no order.
+# An id of each type that a server accepts, in no order.
 TYPES: list[Any] = [
     MaxKey(),
     Timestamp(7, 1),
@@ -75,7 +75,7 @@ def sorted_numbers(collection: Any, filter: Any = None) -> list[int]:
 
 
 def over_there(part: Any) -> Any:
-    """The part as another process gets it."""
+    """Return the part as another process gets it."""
     return pickle.loads(pickle.dumps(part))
 
 
@@ -104,15 +104,15 @@ def test_neighbours_share_a_bound_and_the_ends_are_open(database: Any) -> None:
     assert parts[0].low is None is parts[-1].high
     assert parts[3].namespace == f"{database.name}.plain"
     assert parts[3].shard is None is parts[3].snapshot_time
-    # Chance makes them uneven; no part may be empty.
+    # Random sampling makes them uneven; no part may be empty.
     assert min(len(part.to_arrow()) for part in parts) > 0
 
 
 @pytest.mark.no_sample
 @pytest.mark.timeout(600)
 def test_largest_of_eight_parts_has_mostly_at_most_half_more_than_the_mean(database: Any) -> None:
-    # The server's `$sample` is not quite even: on a busy machine three plans of five had a part of 1.33 to 1.37.
-    # A million documents, made by the server.
+    # The server's `$sample` is not quite even: on a busy machine three of five plans had a part of 1.33 to 1.37. The
+    # server makes the million documents.
     ends: list[Any] = ["$_id", {"$add": ["$_id", 1]}]
     numbers = {"$range": [{"$multiply": [end, 1000]} for end in ends]}
     database.thousands.insert_many([{"_id": n} for n in range(1000)])
@@ -163,7 +163,7 @@ def test_asyncio_has_the_same_parts(database: Any, server: Server) -> None:
             tables = [table async for table in over_there(parts[0]).iter_arrow({"n": int}, rows=5)]
             documents = await parts[0].find().to_list()
             assert sum(len(table) for table in tables) == len(documents)
-            # A part may change its face with its client.
+            # A part may move to the client's other face.
             blocking = parts[0].on(database.client)
             assert pa.table(blocking.to_arrow({"n": int}))["n"].to_pylist() == [d["n"] for d in documents]
             assert len(await blocking.on(client).to_arrow({"n": int})) == len(documents)
@@ -264,7 +264,7 @@ def test_parts_are_even_though_ids_do_not_fit_one_reply(database: Any) -> None:
         counts = [len(part.find().to_list()) for part in database.long.partitions(4, snapshot=snapshot)]
         assert sum(counts) == 1_500
         assert max(counts) < 600, counts
-    # They are closed behind the caller's back, with the next operation at the latest.
+    # The background closes them, with the next operation at the latest.
     eventually(lambda: open_cursors() == [], "no open cursor")
 
 
@@ -285,7 +285,7 @@ def test_parts_of_a_collection_that_was_dropped_are_refused(
     for part in map(over_there, parts):
         with pytest.raises(OperationFailure, match=REPLACED):
             part.find().to_list()
-    # Parts of two collections together would be the rows of neither.
+    # Parts of two collections together would equal neither collection.
     brief.insert_many([{"_id": n} for n in range(50)])
     for part in parts:
         # The new collection has no snapshot of an earlier moment.
@@ -338,7 +338,7 @@ def test_what_has_no_index_on_ids_says_so(database: Any) -> None:
 
 
 def test_parts_are_exact_under_writers(server: Server) -> None:
-    """Writers insert, change and delete around documents that stay; each of these is in one part, once."""
+    """Writers insert, change and delete around documents that stay; each staying document is in one part, once."""
     with MongoClient[Any](server.uri) as client:
         rows = client[f"parts_{uuid.uuid4().hex[:8]}"].busy
         stay = [n if n % 3 else f"k{n}" for n in range(0, 6000, 2)]

@@ -1,4 +1,4 @@
-"""A snapshot under transfers: every sum over parts is right. Without one, sums are of several moments."""
+"""A snapshot during transfers: every sum over parts is right. Without one, sums mix several moments."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_moment_that_the_server_no_longer_keeps_says_what_to_do(server: Server, 
 
 
 def _read_among_writes(part: Any, rows: Any) -> None:
-    """Read until it fails: the server drops history while it takes writes."""
+    """Read until it fails: the server drops history while it accepts writes."""
     for number in range(100_000):
         rows.update_one({"_id": number % 10}, {"$inc": {"n": 1}})
         part.to_arrow()

@@ -1,7 +1,8 @@
 """Parts of two real shards, behind a router that merges: orphans stay hidden, and chunks may move at any time.
 
-Parts are read through the router by bounds of the shard key, so the shard that the plan saw does not matter. The router
-does what mongos and the filter of shards do: it asks both shards for the documents of the chunks that each owns now.
+Parts are read through the router by bounds of the shard key, so the shard at planning time does not matter. The router
+does the work of mongos and of the shards' filter: it asks both shards for the documents of the chunks that each owns
+now.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class MergingRouter(ScriptedServer):
         super().__init__(hello={"msg": "isdbgrid"})
 
     def move(self, chunk: int, *, leaves_orphans: bool = True) -> None:
-        """Give a chunk to the other shard."""
+        """Move a chunk to the other shard."""
         database, _, name = self._namespace.partition(".")
         source, target = (
             self._shards[shard][database][name] for shard in (self.owners[chunk], 1 - self.owners[chunk])
         )
         moved = list(source.find(self._within(chunk)))
-        # What an earlier move left there.
+        # Orphans that an earlier move left there.
         target.delete_many(self._within(chunk))
         if moved:
             target.insert_many(moved)
@@ -121,7 +122,7 @@ def orders(router: MergingRouter, database_name: str) -> Iterator[Any]:
 
 
 def read(orders: Any, parts: list[Any]) -> list[list[int]]:
-    """Return the numbers of each part, as another process gets it."""
+    """Return the numbers of each part, as read by another process."""
     client = orders.database.client
     return [sorted(row["n"] for row in pickle.loads(pickle.dumps(part)).on(client).find()) for part in parts]
 
@@ -155,12 +156,12 @@ def test_a_chunk_that_moves_after_the_plan_is_read_where_it_is(
     parts = [part for part in orders.partitions(8, by="chunks") if part.low or part.high]
     planned = [part.shard for part in parts]
     found = read(orders, parts[:2])
-    # One that was read, one that was not, and one there and back again.
+    # A chunk that was read, one that was not, and one there and back again.
     for chunk in (1, 4, 6, 6):
         router.move(chunk, leaves_orphans=leaves_orphans)
     found += read(orders, parts[2:])
 
     assert found == [list(range(start, start + 50)) for start in range(0, COUNT, 50)]
-    # The plan is of an earlier moment.
+    # The plan is older than the moves.
     assert planned == [f"s{place % 2}" for place in range(8)]
     assert planned[4] != f"s{router.owners[4]}"

@@ -19,7 +19,7 @@ from mangonel.server import Server
 
 pa = pytest.importorskip("pyarrow")
 
-# Copies a part, and is killed by itself after this many tables, in the middle of its work.
+# Copies a part, and kills itself after this many tables, half-way through its work.
 PROGRAM = """
 import os, pickle, signal, sys
 from mangonel.errors import BulkWriteError

@@ -1,4 +1,4 @@
-"""A database is empty for the next test, whoever wrote to it and how; what was not written is not deleted again."""
+"""A database is empty for the next test, whoever wrote to it and how; untouched collections are not emptied again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def database(request: Any) -> Iterator[Any]:
 
 
 def documents(database: Any) -> dict[str, int]:
-    """Return how many documents each collection has, if it has any."""
+    """Return how many documents each non-empty collection has."""
     counts = {name: database[name].count_documents({}) for name in database.list_collection_names()}
     return {name: count for name, count in counts.items() if count and not name.startswith("system.")}
 
@@ -288,7 +288,7 @@ def test_what_was_not_written_is_neither_asked_nor_deleted_again(
         for _ in range(2):
             database.things3.insert_one({})
             database.things4.insert_many([{}, {}])
-            # Reading is no writing.
+            # A read is not a write.
             for name in NAMES:
                 database[name].find_one()
             assert sent() == [("delete", "things3"), ("delete", "things4")]
@@ -350,7 +350,7 @@ def test_a_few_documents_are_deleted_by_their_ids(server: Server) -> None:
         database.things1.update_one({"_id": 1}, {"$set": {"a": 1}})
         with other.start_session() as session, session.start_transaction():
             database.things1.insert_one({"_id": 2}, session=session)
-        # What the test has deleted itself is left alone.
+        # Collections that the test emptied itself are left alone.
         database.things2.insert_one({})
         database.things2.delete_many({})
         emptier.empty()
@@ -358,7 +358,7 @@ def test_a_few_documents_are_deleted_by_their_ids(server: Server) -> None:
         deletions.clear()
         emptier.empty()
         assert deletions == []
-        # An id of which the driver cannot tell whether it is the same as another.
+        # An id that the driver cannot compare with another.
         database.things1.insert_many([{"_id": 1}, {"_id": 1.5}])
         emptier.empty()
         assert deletions == [[{}]]
@@ -437,7 +437,7 @@ def test_what_was_written_before_an_election_is_deleted() -> None:
         client.shop.things4.insert_one({})
         with count_commands() as commands:
             emptier.empty()
-        # What the old primary has told is not relied on.
+        # Information from the old primary is not trusted.
         assert ("listCollections", "") in commands.sent
         assert documents(client.shop) == {}
 
@@ -452,7 +452,7 @@ def test_an_oplog_that_has_lost_entries_is_not_relied_on(server: Server) -> None
             emptier.empty()
         assert emptier._oplog._newest is not None
         database.things3.insert_one({})
-        # As if the entry of this insert had been the first to be lost.
+        # As if the entry of this insert had been lost first.
         emptier._oplog._newest = Timestamp(emptier._oplog._newest.time, 10_000)
         emptier.empty()
         assert documents(database) == {}

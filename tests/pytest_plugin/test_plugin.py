@@ -104,7 +104,7 @@ def test_commands_are_counted(run: Run, server: Server) -> None:
     )
 
     assert "1 failed, 1 passed" in finished.stdout
-    # Where CI is set, the summary of failed tests repeats their errors as a whole.
+    # Where CI is set, the summary of failed tests repeats their errors in full.
     failures = finished.stdout.partition("short test summary")[0]
     assert failures.count("expected at most 1 commands, got 2:") == 1, finished.stdout
     assert '{"aggregate": "users"' in finished.stdout
@@ -193,7 +193,7 @@ def test_workers_of_xdist_have_databases_of_their_own_on_one_server(
     )
     assert finished.returncode == 0, finished.stdout
     assert "4 passed" in finished.stdout
-    # They are not left in a server that goes on: each run has others.
+    # They do not stay on a server that keeps running, since each run has others.
     names = {each.name.removeprefix("database-") for each in tmp_path.glob("database-*")}
     with MongoClient[Any](server.uri) as client:
         assert len(names) == 2

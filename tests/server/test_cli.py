@@ -1,4 +1,4 @@
-"""The command line: what `mangonel serve` prints, how it ends, and what wrong arguments give."""
+"""The command line: the output of `mangonel serve`, its end, and the errors for wrong arguments."""
 
 from __future__ import annotations
 

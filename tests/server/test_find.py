@@ -1,4 +1,4 @@
-"""Where mongod is looked for, and what is said when there is none or when it does not run."""
+"""Where mongod is searched for, and the errors when it is missing or does not run."""
 
 from __future__ import annotations
 

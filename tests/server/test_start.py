@@ -1,4 +1,4 @@
-"""What `mangonel.server.start` promises, against a real mongod, with PyMongo as the witness."""
+"""The promises of `mangonel.server.start`, against a real mongod, with PyMongo as the witness."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_on_windows_one_is_told_to_start_mongod_by_hand(monkeypatch: pytest.Monk
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[server.Server, int]]:
-    """A standalone with parameters of its own, and the port that it was given."""
+    """A standalone with its own parameters, and its port."""
     parameters = {"enableTestCommands": 1, "ttlMonitorEnabled": False}
     with (
         held_port() as held,
@@ -57,7 +57,7 @@ IN_THE_REST = [pytest.param(members, marks=pytest.mark.no_sample) for members in
 def test_start_returns_once_the_deployment_takes_writes(members: int) -> None:
     with server.start(replica_set=members) as deployment:
         assert len(deployment.members) == max(members, 1)
-        # Not by its state: a member that does not answer within a second counts as down.
+        # Not by its state: a member that does not reply within a second counts as down.
         (primary,) = (
             member
             for member in deployment.members
@@ -72,13 +72,14 @@ def test_start_returns_once_the_deployment_takes_writes(members: int) -> None:
 
 def test_three_members_are_a_primary_and_two_secondaries_that_know_one_operation_from_the_start() -> None:
     with server.start(replica_set=3) as deployment:
-        # A member that does not answer within a second counts as down.
+        # A member that does not reply within a second counts as down.
         states = ["primary", "secondary", "secondary"]
         eventually(lambda: sorted(member.state for member in deployment.members) == states)
         eventually(lambda: len(deployment.secondaries) == 2)
         for member in deployment.members:
             with pymongo.MongoClient(member.uri) as client:
-                # Else one whose last operation came before the first that another one knows would be too stale for it.
+                # Otherwise a member whose last operation is older than the other's first one would be too stale to
+                # sync.
                 assert client.local["oplog.rs"].find_one({"o.msg": "all members are there"})
 
 
@@ -121,7 +122,7 @@ def test_kept_data_starts_again_after_a_start_that_was_broken_off(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        # The set is initiated, and its first election is waited for.
+        # At this point the set is initiated, and `start` waits for its first election.
         patched.setattr(replica_set, "wait_for_members", press_ctrl_c)
         with pytest.raises(KeyboardInterrupt):
             server.start(1, dbpath=tmp_path, auth=auth)
@@ -185,7 +186,7 @@ def test_free_port_that_is_taken_meanwhile_is_replaced(monkeypatch: pytest.Monke
 
 
 def test_a_port_on_which_another_listens_between_binding_and_listening_is_replaced(tmp_path: Path) -> None:
-    # What mongod 6.0 does then; a moment that no test can bring about.
+    # What mongod 6.0 does in this case, which a test cannot provoke.
     told = '{"s":"F","c":"NETWORK","msg":"Error listening for new connections on listen address",'
     told += '"attr":{"listenAddrs":"127.0.0.1:29122","error":"Address already in use"}}'
     mongod = tmp_path / "mongod"
@@ -305,7 +306,7 @@ def test_mongod_that_never_listens_is_ended_at_the_timeout(tmp_path: Path) -> No
         f"echo $$ > '{pid_file}'\nexec sleep 600\n"
     )
     fake.chmod(0o755)
-    # On a busy machine it may be ended before it has said its number.
+    # On a busy machine it may be ended before it has printed its number.
     for timeout in (0.5, 5, 30):
         with pytest.raises(server.ServerError, match="mongod was not ready in time"):
             server.start(mongod=fake, timeout=timeout)

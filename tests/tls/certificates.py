@@ -1,4 +1,4 @@
-"""An authority and certificates of every kind that the tests need, made with trustme."""
+"""An authority and certificates of every kind for the tests, made with trustme."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Certificates:
         return both
 
     def _revocations(self, revoked: Path) -> Path:
-        """Return a file with the authority's list of what it has revoked."""
+        """Return a file with the authority's revocation list."""
         now = datetime.datetime.now(datetime.UTC)
         number = x509.load_pem_x509_certificate(revoked.read_bytes()).serial_number
         entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now - DAY).build()
@@ -77,7 +77,7 @@ class Certificates:
         return path
 
     def _locked(self, both: Path) -> Path:
-        """Return the same with the key encrypted."""
+        """Return the same file with an encrypted key."""
         content = both.read_bytes()
         key = serialization.load_pem_private_key(content, None)
         encryption = serialization.BestAvailableEncryption(PASSWORD.encode())

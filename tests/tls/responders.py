@@ -1,4 +1,4 @@
-"""Authorities with OCSP responders of our own, which answer as a test says."""
+"""Authorities with OCSP responders of our own, which reply as a test says."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def issue(
     until: datetime.timedelta = 24 * HOUR,
     is_authority: bool = False,
 ) -> Owner:
-    """Issue a certificate; without issuer an authority's own."""
+    """Issue a certificate; without an issuer, a self-signed one of an authority."""
     key: Any = rsa.generate_private_key(65537, 2048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     builder = (
@@ -107,7 +107,7 @@ def delegate(authority: Owner, *, is_meant: bool = True, until: datetime.timedel
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer about `about`, issued by `authority`, signed by `signer` (None: the authority)."""
+    """Return a response about `about`, issued by `authority`, signed by `signer` (None: the authority)."""
 
     about: Owner
     authority: Owner
@@ -122,7 +122,7 @@ class Answer:
         return replace(self, **changes)
 
     def der(self) -> bytes:
-        """Sign and encode it."""
+        """Sign and encode the response."""
         signer = self.signer or self.authority
         is_revoked = self.status is ocsp.OCSPCertStatus.REVOKED
         encoding = ocsp.OCSPResponderEncoding.HASH if self.by_hash else ocsp.OCSPResponderEncoding.NAME
@@ -146,7 +146,7 @@ class Answer:
 
 
 def refusal() -> bytes:
-    """Return the answer of a responder that is busy."""
+    """Return the response of a responder that is busy."""
     made = ocsp.OCSPResponseBuilder.build_unsuccessful(ocsp.OCSPResponseStatus.TRY_LATER)
     return made.public_bytes(serialization.Encoding.DER)
 
@@ -157,7 +157,7 @@ def over_http(body: bytes, status: int = 200) -> bytes:
 
 
 class Responder:
-    """A responder on a port of this machine. `plan` returns the bytes of the next answer; `asked` counts requests."""
+    """A responder on loopback. `plan` returns the bytes of the next response; `asked` counts requests."""
 
     def __init__(self) -> None:
         self.plan: Callable[[], bytes | None] = lambda: b""
@@ -200,7 +200,7 @@ class Responder:
 
 @contextlib.contextmanager
 def responder() -> Iterator[Responder]:
-    """Run a responder for the length of a block."""
+    """Run a responder during a block."""
     made = Responder()
     try:
         yield made

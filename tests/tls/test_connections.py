@@ -1,4 +1,4 @@
-"""Secured connections carry what plain ones do, on every face, for any sizes and pieces."""
+"""Secured connections carry the same as plain ones, on every face, in any sizes and pieces."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_cancelled_find_closes_its_connection(
 
 
 def test_a_silent_server_is_given_up_during_the_handshake(face: Face, certificates: Certificates) -> None:
-    # It listens and never says a word.
+    # It listens and never replies.
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = face.client(
             f"mongodb://127.0.0.1:{server.getsockname()[1]}/?directConnection=true&connectTimeoutMS=200",
@@ -249,5 +249,5 @@ def test_a_real_server_resumes_sessions(face: Face, deployment: mongod.Server) -
         assert [future.result(TIMEOUT) is not None for future in running] == [True] * 4
         return sum(made.session_reused for made in resumed) >= 3
 
-    # Four at once, one of them on the connection that is there; threads that begin late make another round necessary.
+    # Four at once, one of them on the existing connection; threads that start late make another round necessary.
     eventually(play, "three resumed sessions")

@@ -1,4 +1,4 @@
-"""What is wrong with a secured connection is said, with its remedy; what can be checked early is checked early."""
+"""Faults of a secured connection are reported with a remedy, and as early as they can be found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def uri_of(server: ScriptedServer) -> str:
 
 
 def failure(face: Face, server: ScriptedServer, *words: str, **options: Any) -> str:
-    """Return the message of a client that finds no server; on a busy machine its first attempt takes its time."""
+    """Return the message of a client that finds no server; on a busy machine its first attempt takes time."""
     server.on("find", EMPTY)
     return message_of(face, uri_of(server), *words, **options)
 
@@ -95,7 +95,7 @@ def test_a_server_that_has_not_answered_in_time_is_told_by_what_was_asked_of_it(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"mongodb://127.0.0.1:{silent.getsockname()[1]}/?directConnection=true"
-        # The connection is there as soon as the system has accepted it.
+        # The connection exists as soon as the system has accepted it.
         client = face.client(uri, serverSelectionTimeoutMS=1000, **options)
         said = rf"\(Unknown: {words}\)$"
         in_the_end(ServerSelectionTimeoutError, said, lambda: face.run(lambda: client.shop.orders.find_one()))

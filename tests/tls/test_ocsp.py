@@ -69,7 +69,7 @@ def _tampered(answer: bytes) -> bytes:
     return answer[:-1] + bytes([answer[-1] ^ 1])
 
 
-# Each answer: what is changed of a good one, and whether it is believed.
+# Each response: its change from a good one, and whether it is trusted.
 ANSWERS: dict[str, tuple[Callable[[Answer], bytes], bool]] = {
     "good": (lambda good: good.der(), True),
     "by name": (lambda good: good.of(by_hash=False).der(), True),
@@ -134,7 +134,7 @@ def test_hostile_bytes_are_refused_and_nothing_else(changes: list[tuple[int, int
         found = verified(bytes(answer), owner.certificate, authority.certificate)
     except _UNREADABLE:
         return
-    # An answer that is believed was signed.
+    # A trusted response was signed.
     signed = ocsp.load_der_ocsp_response(original)
     assert found.tbs_response_bytes == signed.tbs_response_bytes
 
@@ -147,7 +147,7 @@ def _fuzzed() -> tuple[Owner, Owner, bytes]:
 
 
 def shake(security: Security, owner: Owner, staple: bytes | None = None, seconds: float = 5) -> Secured:
-    """Do a handshake in memory with a server that sends this answer along, and judge the certificate."""
+    """Do a handshake in memory with a server that staples this response, and judge the certificate."""
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.use_certificate(owner.certificate)
     context.use_privatekey(owner.key)
@@ -178,8 +178,8 @@ def security_of(authority: Owner, tmp_path: Path, **options: Any) -> Security:
     return made
 
 
-# What the server sends along, whether its certificate demands that, whether responders are asked, what the responder
-# says (None: it is silent for longer than there is time), and what comes of it.
+# The stapled response, whether the certificate demands one, whether responders are asked, the responder's response
+# (None: it stays silent longer than the time limit), and the result.
 STAPLED = ["good", "revoked", "unknown", "expired", "a stranger's", "delegated"]
 
 
@@ -201,7 +201,7 @@ def test_a_stapled_answer_decides_alone(
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_peer_that_sends_any_bytes_along_is_judged_by_them(authority: Owner, name: str) -> None:
-    """OpenSSL sends only bytes that it can read; others may send any, but not none."""
+    """OpenSSL staples only bytes that it can parse; other servers may send any bytes, but not none."""
     owner = server(authority)
     make, is_believed = ANSWERS[name]
     staple = make(Answer(owner, authority)) or b"\0"
@@ -268,7 +268,7 @@ def test_a_responder_that_drips_is_given_up_in_time(
     asked.plan, asked.pause = lambda: over_http(Answer(owner, authority, REVOKED).der()), 0.05
     begun = time.monotonic()
     shake(security_of(authority, tmp_path), owner, None, 0.5)
-    # By single bytes it would take half a minute.
+    # In single bytes it would take half a minute.
     assert time.monotonic() - begun < 20
 
 
@@ -315,7 +315,7 @@ def test_an_authority_below_the_root_is_asked_about_as_well(
                 answers.check(owner.certificate, chain, staple, 5)
         else:
             answers.check(owner.certificate, chain, staple, 5)
-    # What holds for a while is asked for once.
+    # A response that is valid for a while is requested once.
     assert len(asked.asked) == (1 if status in (GOOD, REVOKED) else 2)
 
 
@@ -327,7 +327,7 @@ def test_who_switches_checks_off_or_brings_a_context_has_no_ocsp(options: dict[s
 
 
 def test_the_other_engine_refuses_what_the_standard_librarys_does(authority: Owner, tmp_path: Path) -> None:
-    """Each with the same remedy."""
+    """Each error has the same remedy."""
     stranger = server(STRANGER)
     elsewhere = issue("elsewhere", authority)
     for owner, text in ((stranger, "tlsCAFile"), (elsewhere, "tlsAllowInvalidHostnames")):
@@ -419,7 +419,7 @@ def test_under_gevent_other_greenlets_run_while_a_responder_is_asked(
 def stapling(
     authority: Owner, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path, Responder]]:
-    """A real server whose certificate must be stapled; it asks the responder by itself."""
+    """A real server whose certificate requires stapling; it asks the responder by itself."""
     folder = tmp_path_factory.mktemp("stapling")
     with responder() as asked:
         owner = server(authority, asked.url, must_staple=True)

@@ -49,7 +49,7 @@ def test_a_forked_child_makes_secured_connections_of_its_own(
         child.join(60)
         assert child.exitcode == 0
         assert results.get() == {"_id": 1}
-        # The child said nothing on the parent's line, which goes on.
+        # The child sent nothing on the parent's connection, which continues.
         assert face.run(client.shop.orders.find_one) == {"_id": 1}
         assert len(connections_of(server, "find")) == 2
         assert [request.connection for request in server.received("find")][0::2] == [

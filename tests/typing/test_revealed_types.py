@@ -1,4 +1,4 @@
-"""What type checkers are told, line by line.
+"""The types that checkers infer, line by line.
 
 The files in `cases` are checked, never run. `# R: T` behind a line says that `reveal_type` finds T there, `# E: text`
 that the line is an error which says `text`; every other line must be free of errors.
@@ -20,7 +20,7 @@ EXPECTATION = re.compile(r"# (?P<kind>[RE]): (?P<text>.*?)\s*$")
 
 @pytest.fixture(scope="module")
 def reports() -> dict[str, dict[int, list[str]]]:
-    """For each file, what mypy says of each line."""
+    """Return mypy's report on each line, by file."""
     said: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for row in mypy_rows(*sorted(CASES.glob("*.py"))):
         lines = said[Path(row["file"]).name][row["line"]]

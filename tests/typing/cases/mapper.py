@@ -1,4 +1,4 @@
-"""What is known of the mapper's terminals and their twins: checked by `test_revealed_types.py`, never run."""
+"""The types of the mapper's terminals and their twins: checked by `test_revealed_types.py`, never run."""
 
 from mangonel.odm import Connection, Document, F, File, Many, Query, Ref, Refs, add_to_set, field, inc, pull, set_
 
