@@ -1,4 +1,5 @@
-//! Reading and writing, in nanoseconds per document: the least of several short runs, since other work only adds.
+//! Reading and writing, in nanoseconds per document: the minimum of several short runs, since other processes only add
+//! time.
 //!
 //! `cargo bench -p mangonel-bson -- flat` runs the rows whose name holds "flat".
 #![allow(clippy::disallowed_types)] // A benchmark reads the clock.
@@ -77,7 +78,7 @@ fn report(name: &str, size: usize, work: &mut dyn FnMut()) {
                 work();
             }
             done += rounds;
-            // The clock is then read about every hundredth of a run.
+            // The clock is then read about a hundred times per run.
             rounds = (done / 100).max(1);
         }
         best = best.min(start.elapsed().as_secs_f64() / f64::from(done));

@@ -5,7 +5,7 @@
 pub const GENERIC: u8 = 0x00;
 /// Compiled function code.
 pub const FUNCTION: u8 = 0x01;
-/// Generic bytes of old, with a second length inside the payload.
+/// Generic bytes in an old form, with a second length inside the payload.
 pub const OLD_BINARY: u8 = 0x02;
 /// UUID in the byte order of an old driver; the bytes do not tell which driver.
 pub const UUID_LEGACY: u8 = 0x03;

@@ -1,7 +1,7 @@
-//! Values at a place in a document's bytes, each read with its bounds checked. Knows nothing of iteration.
+//! Reads values at a position in a document's bytes, with bounds checked. Knows nothing of iteration.
 //!
-//! `body` is a document without its terminator; a place in it is counted from the document's start. A function
-//! returns what it read and, when that has no fixed size, where it ends.
+//! `body` is a document without its terminator; positions count from the document's start. A function returns what it
+//! read and, when that has no fixed size, where it ends.
 
 use memchr::memchr;
 
@@ -217,7 +217,7 @@ pub(crate) fn fixed<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N]> 
 
 /// Finds the zero byte that ends the text at `at`.
 ///
-/// Keys are short: eight bytes at a time beat the set-up of a vector search until 32 bytes are passed.
+/// Keys are short: below 32 bytes, eight bytes at a time beat the set-up of a vector search.
 #[inline]
 pub(crate) fn cstring_end(bytes: &[u8], at: usize) -> Result<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -257,7 +257,7 @@ fn not_utf8(bytes: &[u8], start: usize, end: usize) -> Error {
     not_utf8_text(&bytes[start..end]).shift(start)
 }
 
-/// The error for text that is no UTF-8, its offset counted from the text's start.
+/// The error for text that is not UTF-8, its offset counted from the text's start.
 #[cold]
 pub(crate) fn not_utf8_text(text: &[u8]) -> Error {
     let valid = match std::str::from_utf8(text) {

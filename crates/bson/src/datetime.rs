@@ -1,25 +1,25 @@
-//! Converts milliseconds since 1970-01-01 UTC to and from calendar dates and ISO 8601. Of time zones it knows
-//! only offsets.
+//! Converts milliseconds since 1970-01-01 UTC to and from calendar dates and ISO 8601. Knows time zones only as
+//! offsets.
 //!
-//! Years are astronomical and the calendar is the Gregorian one for all of them, as in ISO 8601.
+//! Years are astronomical, and all use the Gregorian calendar, as in ISO 8601.
 
 use crate::error::{Error, Result};
 
 const MS_PER_DAY: i64 = 86_400_000;
-/// Days of 400 years, after which the calendar repeats.
+/// Days in 400 years, after which the calendar repeats.
 const DAYS_PER_ERA: i64 = 146_097;
 /// From 0000-03-01, where the counting below starts, to 1970-01-01.
 const EPOCH: i64 = 719_468;
 /// 9999-12-31T23:59:59.999Z, the last instant that relaxed JSON writes as a date.
 const MAX_FOUR_DIGIT_MS: i64 = 253_402_300_799_999;
 
-/// What [`date_of`] takes at most.
+/// The largest argument of [`date_of`].
 const MOST_DAYS: u32 = 1 << 28;
 
-/// Returns year, month and day of a day, which is counted from 0000-03-01 and below 2^28.
+/// Returns the year, month and day of a day number, counted from 0000-03-01 and below 2^28.
 ///
-/// Divides by powers of two where it can: after Neri and Schneider, "Euclidean affine functions and their application to
-/// calendar algorithms" (2022).
+/// Divides by powers of two where possible, after Neri and Schneider, "Euclidean affine functions and their application
+/// to calendar algorithms" (2022).
 #[inline]
 pub fn date_of(days: u32) -> (u32, u8, u8) {
     // Years are counted from March, so that the leap day comes last.
@@ -28,7 +28,7 @@ pub fn date_of(days: u32) -> (u32, u8, u8) {
     let of_century = (quarters % DAYS_PER_ERA as u32) | 3;
     let years = 2_939_745 * u64::from(of_century);
     let of_year = years as u32 / 2_939_745 / 4;
-    // The month above, its day below.
+    // The upper half is the month, the lower half the day.
     let months = 2141 * of_year + 197_913;
     let (month, day) = ((months >> 16) as u8, (months as u16 / 2141) as u8 + 1);
     let is_next_year = of_year >= 306;
@@ -76,7 +76,7 @@ impl Civil {
         }
     }
 
-    /// Returns milliseconds since 1970-01-01 UTC, or `None` when a field is out of its range or the sum of i64's.
+    /// Returns milliseconds since 1970-01-01 UTC, or `None` when a field or the result is out of range.
     pub fn to_ms(&self) -> Option<i64> {
         let is_valid = (1..=12).contains(&self.month)
             && (1..=days_in_month(self.year, self.month)).contains(&self.day)
@@ -98,7 +98,7 @@ impl Civil {
         let of_day = (i64::from(self.hour) * 60 + i64::from(self.minute)) * 60_000
             + i64::from(self.second) * 1000
             + i64::from(self.millisecond);
-        // The first day that i64 reaches starts before the first millisecond that it reaches.
+        // The first millisecond that i64 holds lies inside a day, so that day's start is below i64.
         let ms = i128::from(days) * i128::from(MS_PER_DAY) + i128::from(of_day);
         i64::try_from(ms).ok()
     }
@@ -134,7 +134,7 @@ pub fn write_iso(ms: i64, always_ms: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns the text of [`write_iso`], as an array of which the first bytes count; None for years of other than four digits.
+/// Returns the text of [`write_iso`] in an array and its length; `None` for years that need more than four digits.
 #[inline]
 pub(crate) fn iso(ms: i64, always_ms: bool) -> Option<([u8; 24], usize)> {
     let civil = Civil::from_ms(ms);
@@ -162,7 +162,7 @@ fn iso_text(civil: &Civil, always_ms: bool) -> ([u8; 24], usize) {
     (text, 24)
 }
 
-/// The digits of the numbers below 100, and zeros, so that no seven bits lead beyond it.
+/// The digits of the numbers below 100, then zeros, so that any seven bits are a valid index.
 const PAIRS: [[u8; 2]; 128] = {
     let mut pairs = [[b'0'; 2]; 128];
     let mut number = 0;
@@ -183,7 +183,7 @@ fn two_digits(text: &mut [u8; 24], at: usize, value: u8) {
 /// Digits after the third of a fraction are dropped: a date holds milliseconds.
 ///
 /// # Errors
-/// [`crate::ErrorKind::Syntax`] for any other text and for dates that no calendar has.
+/// [`crate::ErrorKind::Syntax`] for any other text and for dates that do not exist.
 pub fn parse_iso(text: &str) -> Result<i64> {
     let mut scanner = Scanner(text.as_bytes());
     scan_iso(&mut scanner).filter(|_| scanner.0.is_empty()).ok_or_else(|| {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 const DIGITS: usize = 34;
 /// The largest coefficient; a stored one above it means zero.
 const MAX_COEFFICIENT: u128 = 10u128.pow(34) - 1;
-/// The exponent is stored with this added.
+/// Added to the exponent when it is stored.
 const BIAS: i32 = 6176;
 const MIN_EXPONENT: i64 = -6176;
 const MAX_EXPONENT: i64 = 6111;
@@ -27,7 +27,7 @@ const NAN: u128 = 0b11111 << COMBINATION;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal128([u8; 16]);
 
-/// The number that sixteen bytes stand for.
+/// The number that sixteen bytes encode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// Not a number, quiet or signalling.
@@ -100,7 +100,7 @@ impl Decimal128 {
         Self((sign | biased << 113 | coefficient).to_le_bytes())
     }
 
-    /// Takes the number apart.
+    /// Splits the number into its parts.
     pub fn parts(&self) -> Parts {
         let bits = u128::from_le_bytes(self.0);
         let is_negative = bits & SIGN != 0;
@@ -126,7 +126,8 @@ impl Decimal128 {
     }
 }
 
-/// Coefficient and exponent of a number of up to nineteen digits without an exponent, as most are; `None` for others.
+/// Returns coefficient and exponent of a number of up to nineteen digits without an exponent, the usual form; `None`
+/// for others.
 #[inline]
 fn short(text: &[u8]) -> Option<(u64, i32)> {
     if text.len() > 20 {
@@ -186,7 +187,7 @@ fn scan_exponent(bytes: &[u8]) -> Option<i64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    // Far beyond any exponent that the longest text could bring back into range.
+    // Larger than any exponent that zeros, even in the longest text, could bring back into range.
     const FAR: i64 = 1 << 48;
     let value = digits.iter().fold(0i64, |n, &c| (n * 10 + i64::from(c - b'0')).min(FAR));
     Some(if is_negative { -value } else { value })
@@ -236,7 +237,7 @@ impl FromStr for Decimal128 {
 /// The text of a number, without an allocation.
 #[derive(Clone, Copy)]
 pub struct Text {
-    /// The digits, and what else there may be: a sign with `0.` and six zeros, or with a point and `E+6144`.
+    /// The digits, and the longest additions: a sign with `0.` and six zeros, or with a point and `E+6144`.
     bytes: [u8; DIGITS + 9],
     length: usize,
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// What went wrong, for callers that decide by it.
+/// The kind of failure, for callers that branch on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -59,14 +59,14 @@ impl Error {
         Self::new(ErrorKind::OutOfRange, message)
     }
 
-    /// Records the byte of the document or text at which it happened, unless it is known already.
+    /// Records the byte of the document or text at which the error happened, unless one is recorded already.
     #[must_use]
     pub fn at(mut self, offset: usize) -> Self {
         self.0.offset.get_or_insert(offset);
         self
     }
 
-    /// Moves the known offset by the place where its document starts.
+    /// Adds the start of its document to the recorded offset.
     #[must_use]
     pub fn shift(mut self, base: usize) -> Self {
         if let Some(offset) = &mut self.0.offset {
@@ -75,7 +75,7 @@ impl Error {
         self
     }
 
-    /// Records the key under which it happened; call once per level, innermost first.
+    /// Records the key under which the error happened; call once per level, innermost first.
     #[must_use]
     pub fn under(mut self, key: &str) -> Self {
         self.0.path.push(key.to_owned());
@@ -87,12 +87,12 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the byte it happened at, counted from the start of the read bytes.
+    /// Returns the byte at which the error happened, counted from the start of the read bytes.
     pub fn offset(&self) -> Option<usize> {
         self.0.offset
     }
 
-    /// Returns the dotted path of keys it happened under, empty at the top.
+    /// Returns the dotted path of keys to the error, empty at the top.
     pub fn path(&self) -> String {
         let keys: Vec<&str> = self.0.path.iter().rev().map(String::as_str).collect();
         keys.join(".")

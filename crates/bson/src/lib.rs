@@ -27,7 +27,7 @@ pub use timestamp::Timestamp;
 pub use validate::validate;
 pub use writer::*;
 
-/// Nesting that the JSON writer and the JSON parser accept unless told otherwise.
+/// The nesting that the JSON writer and the JSON parser accept by default.
 ///
-/// Servers refuse documents nested deeper than 180 levels or so; this leaves room for commands around them.
+/// Servers refuse documents nested deeper than about 180 levels; this leaves room for the enclosing command.
 pub const MAX_DEPTH: usize = 256;

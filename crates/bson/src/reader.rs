@@ -1,8 +1,8 @@
 //! Borrowing, checked reader: walks a document's bytes and hands out values that point into them.
 //!
-//! Nothing is trusted: every length, terminator, type code and UTF-8 sequence is checked when it is reached.
-//! Only the length of an embedded document is checked until it is walked; `validate` checks everything.
-//! Offsets in errors count from the start of the document that was being walked.
+//! Nothing is trusted: every length, terminator, type code and UTF-8 sequence is checked when it is reached. Of an
+//! embedded document only the length is checked until it is walked; `validate` checks everything. Offsets in errors
+//! count from the start of the document that was being walked.
 
 use std::iter::FusedIterator;
 
@@ -46,7 +46,7 @@ impl<'a> RawDocument<'a> {
         }
     }
 
-    /// Takes the document at the start of `bytes`, and returns the bytes behind it too.
+    /// Takes the document at the start of `bytes`, and also returns the bytes behind it.
     ///
     /// # Errors
     /// [`ErrorKind::Malformed`] when the length prefix is below 5 or beyond the bytes, or the terminator is missing.
@@ -311,7 +311,7 @@ impl<'a> Iterator for Iter<'a> {
 
 impl FusedIterator for Iter<'_> {}
 
-/// Walks the keys and values of a document; a key is bytes without a zero among them.
+/// Walks the keys and values of a document; a key is its bytes, none of them zero.
 #[derive(Clone, Debug)]
 pub struct Fields<'a>(Iter<'a>);
 

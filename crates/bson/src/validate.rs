@@ -57,7 +57,7 @@ fn too_deep(max_depth: usize) -> Error {
     )
 }
 
-/// Makes the error's offset count from the outermost document, and names the keys that lead there.
+/// Makes the error's offset count from the outermost document, and adds the keys that lead to it.
 #[cold]
 fn place(
     error: Error,

@@ -1,4 +1,4 @@
-//! A value of any type, and questions that can be asked of it without walking it. Reads no bytes.
+//! A value of any type, and questions that need no walk through it. Reads no bytes.
 
 use std::fmt;
 

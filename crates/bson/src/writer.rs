@@ -1,7 +1,7 @@
 //! Appends elements to a byte buffer. Checks only bytes that would corrupt the document; the caller keeps key order.
 //!
-//! A document is `begin_document`, any number of `append_*`, `end_document`. Keys must not hold a zero byte;
-//! keys that come from users go through [`check_key`] first.
+//! To write a document, call `begin_document`, any number of `append_*`, `end_document`. Keys must not hold a zero
+//! byte; keys that come from users go through [`check_key`] first.
 
 use memchr::memchr;
 
@@ -258,7 +258,7 @@ fn append_key(out: &mut Vec<u8>, kind: T, key: &str) {
     push_cstring(out, key);
 }
 
-/// Writes up to the first zero byte, so that a caller's mistake cannot change the structure of the document.
+/// Writes up to the first zero byte, so that an unchecked zero byte cannot change the structure of the document.
 #[inline]
 fn push_cstring(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();

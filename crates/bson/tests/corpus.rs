@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Returns the suite's files, or says that it is skipped.
 fn files(suite: &str) -> Vec<(String, Value)> {
-    #[allow(clippy::disallowed_methods)] // The environment says where the specifications are.
+    #[allow(clippy::disallowed_methods)] // The environment names the folder of the specifications.
     let Some(root) = std::env::var_os("MONGODB_SPECIFICATIONS") else {
         println!("{suite}: skipped, MONGODB_SPECIFICATIONS names no folder");
         return Vec::new();
@@ -69,7 +69,7 @@ fn assert_same_json(found: &str, wanted: &str, what: &str) {
     let parse = |text: &str| {
         let mut value: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{what}: {e}: {text}"));
         spell(&mut value);
-        // The text keeps the order of keys, which comparing objects would not.
+        // The text keeps the order of keys; comparing objects would ignore it.
         value.to_string()
     };
     assert_eq!(parse(found), parse(wanted), "{what}");
@@ -147,7 +147,7 @@ fn check_valid(case: &Value, what: &str) {
         }
         assert_same_json(&to_json(&parsed, JsonMode::Canonical), canonical, what);
     }
-    // What a driver without the deprecated types makes of them; with them, just another pair.
+    // The form that a driver without the deprecated types makes of them; with them, just another pair.
     if let (Some(bson), Some(json)) = (text("converted_bson"), text("converted_extjson")) {
         assert_eq!(parse_json(json).unwrap(), unhex(bson), "{what}: converted");
         assert_same_json(&to_json(&unhex(bson), JsonMode::Canonical), json, what);

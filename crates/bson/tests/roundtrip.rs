@@ -1,9 +1,9 @@
-//! Documents of every shape: what is written is valid, is read back unchanged, and survives canonical extended JSON.
+//! Documents of every shape: written documents are valid, are read back unchanged, and survive canonical extended JSON.
 
 use mangonel_bson::*;
 use proptest::prelude::*;
 
-/// A value as the tests make it up; the crate itself has no such tree.
+/// A generated value; the crate itself has no such tree.
 #[derive(Clone, Debug)]
 enum Tree {
     Leaf(Leaf),

@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 128 << 20;
 pub struct Chunk {
     rows: usize,
     fields: Fields,
-    /// Becomes one of the columns when the table is taken.
+    /// Appended to the columns when the table is taken.
     null_paths: Option<Column>,
 }
 
@@ -57,7 +57,7 @@ pub struct Builder {
 impl Builder {
     /// Starts a table.
     ///
-    /// With `schema` other fields of documents are passed over; without one, columns are made as fields are met.
+    /// With `schema`, other fields of documents are ignored; without one, each new field adds a column.
     pub fn new(schema: Option<&[Field]>, on_invalid: OnInvalid, chunk_rows: usize) -> Self {
         Self {
             fields: Fields::new(schema.unwrap_or_default()),
@@ -77,15 +77,14 @@ impl Builder {
         }
     }
 
-    /// Makes inferred columns of strings categories.
+    /// Stores inferred string columns as categories.
     #[must_use]
     pub fn with_categories(mut self) -> Self {
         self.rules.has_categories = true;
         self
     }
 
-    /// Adds a last column, `NULL_PATHS`, with the paths of the fields that are null in a row, to tell null
-    /// from missing.
+    /// Adds a last column, `NULL_PATHS`, with the paths of each row's null fields, to tell null from missing.
     ///
     /// # Errors
     /// The schema has a column of that name.
@@ -117,7 +116,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns how many rows, and how many bytes of BSON, were appended in total.
+    /// Returns how many rows and how many bytes of BSON were appended in total.
     pub fn appended(&self) -> (usize, usize) {
         self.appended
     }
@@ -133,7 +132,7 @@ impl Builder {
             return;
         }
         let mut next = Fields::new(&self.fields.kinds());
-        // A growing vector is copied and reserves up to twice its need; the next chunk is likely to be like
+        // A growing vector is copied and reserves up to twice what it needs; the next chunk is likely to be as long as
         // this one.
         for (column, like) in next.columns.iter_mut().zip(&self.fields.columns) {
             column.reserve(like);
@@ -184,7 +183,7 @@ impl Builder {
         Table { fields, chunks }
     }
 
-    /// Widens all chunks to the current kinds, which are final from here on.
+    /// Widens all chunks to the current kinds, which no longer change.
     fn settle(&mut self) -> Result<Vec<Field>, Failure> {
         let fields = self.fields.kinds();
         let failure = |problem: Box<Problem>| Failure::without_document(&problem);

@@ -12,7 +12,7 @@ pub struct Categories {
     pub indexes: Vec<i32>,
     /// The texts.
     pub texts: Texts,
-    /// Empty once no more values come.
+    /// Cleared once no more values come.
     places: HashMap<Box<[u8]>, i32>,
 }
 
@@ -34,7 +34,7 @@ impl Categories {
         append(&mut self.indexes, place)
     }
 
-    /// One of the values.
+    /// Returns one of the values.
     pub fn get(&self, at: usize) -> &[u8] {
         self.indexes.get(at).map_or(&[], |index| self.texts.get(*index as usize))
     }

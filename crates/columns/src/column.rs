@@ -34,7 +34,7 @@ pub enum Data {
 /// Texts or bytes one after another.
 #[derive(Clone, Debug)]
 pub struct Texts {
-    /// Where each begins, and where the last ends.
+    /// The start of each, and the end of the last.
     pub offsets: Vec<i32>,
     /// All of them.
     pub bytes: Vec<u8>,
@@ -52,7 +52,7 @@ impl Texts {
         self.end()
     }
 
-    /// Ends a value whose bytes were appended.
+    /// Ends a value after its bytes were appended.
     #[inline]
     pub(crate) fn end(&mut self) -> Outcome {
         append(&mut self.offsets, offset(self.bytes.len())?)
@@ -90,7 +90,7 @@ pub(crate) struct Rules {
     pub depth: usize,
     /// Whether inferred columns of strings are categories.
     pub has_categories: bool,
-    /// Where null is told from missing.
+    /// Collects the paths of nulls, to tell null from missing.
     pub nulls: Option<NullPaths>,
 }
 
@@ -240,7 +240,7 @@ impl Column {
         self.mark_valid()
     }
 
-    /// Appends a value that is not exactly of the column's kind.
+    /// Appends a value of another kind than the column's.
     #[inline(never)]
     fn push_other(&mut self, value: RawValue<'_>, rules: &mut Rules) -> Outcome {
         match (&mut self.data, value) {
@@ -339,7 +339,7 @@ impl Column {
                     column.reserve(like);
                 }
             }
-            // Bits are few.
+            // Bits take little memory.
             _ => {}
         }
     }
@@ -373,7 +373,7 @@ impl Column {
 
 fn push_items(items: &mut Column, array: RawArray<'_>, rules: &mut Rules) -> Outcome {
     for (index, value) in array.iter().enumerate() {
-        // An item is never missing, so its own null gets no path; nulls of a document in it do.
+        // A list item is never missing, so a null item gets no path; nulls of a document in it do.
         if let Some(nulls) = &mut rules.nulls {
             nulls.path.enter(&index.to_string());
         }
@@ -385,7 +385,7 @@ fn push_items(items: &mut Column, array: RawArray<'_>, rules: &mut Rules) -> Out
     Ok(())
 }
 
-/// Appends a value that has no kind but text.
+/// Appends a value that can only be stored as text.
 fn push_as_text(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
     match value {
         RawValue::String(value) | RawValue::Symbol(value) | RawValue::JavaScript(value) => {
@@ -402,8 +402,8 @@ fn push_json(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
     texts.end()
 }
 
-/// Returns the most bytes that a value takes as JSON, six for each; only documents with nothing but rare
-/// types may exceed it.
+/// Returns the most bytes that a value takes as JSON: six per byte of BSON. Only documents of nothing but rare types
+/// may exceed it.
 fn most_json(value: &RawValue<'_>) -> usize {
     let bytes = match value {
         RawValue::Document(document) => document.as_bytes().len(),

@@ -15,7 +15,7 @@ pub enum Kind {
     Int64,
     /// Floating point numbers of 64 bits.
     Double,
-    /// Milliseconds since 1970 UTC; as moments of UTC, or without a zone.
+    /// Milliseconds since 1970 UTC, with the zone UTC or without a zone.
     Date {
         /// Whether the column names the zone.
         has_zone: bool,
@@ -31,7 +31,7 @@ pub enum Kind {
         /// How many of them are after the point.
         scale: u8,
     },
-    /// UTF-8; also values without a kind of their own, as extended JSON.
+    /// UTF-8; values that have no other kind are extended JSON.
     Text,
     /// Repeated UTF-8: indexes into texts that are stored once.
     Category,

@@ -7,7 +7,7 @@ use mangonel_bson::RawDocument;
 /// What happens to a value that does not fit its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInvalid {
-    /// The build fails with an error that says where.
+    /// The build fails with an error that names the place.
     Raise,
     /// It becomes null.
     Null,
@@ -16,7 +16,7 @@ pub enum OnInvalid {
     Text,
 }
 
-/// The fault of a value, on its way up.
+/// The error of a value, while it is passed up.
 #[derive(Debug)]
 pub(crate) struct Problem {
     what: String,
@@ -31,7 +31,7 @@ impl Problem {
         Box::new(Self { what: what.into(), path: Vec::new(), is_no_memory: false })
     }
 
-    /// The error for values that there is no memory for.
+    /// The error for values that do not fit in memory.
     #[cold]
     fn no_memory(more: usize) -> Box<Self> {
         let what = format!("no memory for {more} more values");
@@ -81,7 +81,7 @@ pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>) -> Outcome<Ve
     Ok(made)
 }
 
-/// The error of a build: what was expected and found, where, and in which document.
+/// The error of a build: what was expected, what was found, and the place and document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     text: String,

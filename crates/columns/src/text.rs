@@ -1,4 +1,4 @@
-//! Writes values of columns as JSON text, for columns that become text.
+//! Writes values as JSON text, for columns that are converted to text.
 
 use std::io::Write as _;
 
@@ -9,14 +9,14 @@ use mangonel_bson::{ObjectId, datetime};
 use crate::column::{Column, Data};
 use crate::problem::{Outcome, make_room};
 
-/// The most bytes of a value that is no text.
+/// The most bytes of a value other than text.
 const SHORT: usize = 512;
 /// The most bytes of an escaped letter.
 const LONGEST_ESCAPE: usize = 6;
 
-/// Appends the value at an index; `is_inside` a document or an array, texts are quoted.
+/// Appends the value at an index; texts are quoted if it `is_inside` a document or an array.
 pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut Vec<u8>) -> Outcome {
-    // For numbers, dates and punctuation; decimals, the longest, have 45 digits with their exponent.
+    // Room for numbers, dates and punctuation; decimals, the longest, have 45 digits with their exponent.
     make_room(out, SHORT)?;
     if column.nulls > 0 && !column.valid.get(at) {
         out.extend_from_slice(b"null");
@@ -53,7 +53,7 @@ pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut V
             let _ = write!(out, "{:032x}", u128::from_be_bytes(values[at]));
             quote(out);
         }
-        // Only a schema gives this kind, and then it is final.
+        // Only a schema sets this kind, so it never becomes text.
         Data::Decimal { values, scale, .. } => {
             let _ = write!(out, "{}e-{scale}", values[at]);
         }

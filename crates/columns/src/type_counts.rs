@@ -7,10 +7,10 @@ use mangonel_bson::{RawDocument, RawValue};
 use crate::MAX_DEPTH;
 use crate::names::Names;
 
-/// The most paths that are counted: documents whose keys are data would fill the memory.
+/// The most paths that are counted: documents that use data as keys would fill the memory.
 pub const MAX_PATHS: usize = 10_000;
 
-/// The values at one path: their number by type, and the values inside of documents and arrays.
+/// The values at one path: their number by type, and the values inside documents and arrays.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// By the type's row in [`ELEMENTS`]; the last is that of [`UUID`].
@@ -24,7 +24,7 @@ pub struct Place {
     seen_in: u64,
 }
 
-/// Row number by code.
+/// Row numbers by type code.
 const ROWS: [u8; 256] = {
     let mut table = [0; 256];
     let mut row = 0;
@@ -85,7 +85,7 @@ struct Rules {
 }
 
 impl TypeCounts {
-    /// The place of the documents themselves, which are counted as "object".
+    /// The documents themselves, which are counted as "object".
     pub fn root(&self) -> &Place {
         &self.root
     }

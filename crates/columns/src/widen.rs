@@ -7,7 +7,7 @@ use crate::problem::{Outcome, collect};
 use crate::text::push_text;
 
 impl Column {
-    /// Converts this column to `kind`. False: it stays unchanged, since a value would change.
+    /// Converts this column to `kind`. False: a value would change, so nothing was converted.
     pub(crate) fn widen(&mut self, kind: &Kind) -> Outcome<bool> {
         let data = match (&mut self.data, kind) {
             (Data::Null, _) => Column::of_nulls(kind, self.len)?.data,

@@ -1,4 +1,4 @@
-//! Documents of an application's shapes, for benchmarks and for the counted instructions: a change moves the counts.
+//! Documents shaped like an application's, for benchmarks and instruction counts: a change here changes the counts.
 
 use mangonel_bson::{
     ObjectId, append_bool, append_datetime, append_double, append_i32, append_i64, append_null,

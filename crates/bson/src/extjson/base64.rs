@@ -15,7 +15,7 @@ const VALUES: [u8; 256] = {
     table
 };
 
-/// Both letters of every twelve bits, so that three bytes cost two loads.
+/// The two letters for every twelve bits, so that three bytes cost two loads.
 static PAIRS: [[u8; 2]; 4096] = {
     let mut table = [[0; 2]; 4096];
     let mut i = 0;
@@ -49,7 +49,7 @@ pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads padded text. The bits that padding leaves over are ignored, since other writers set them.
+/// Reads padded text. Unused bits before the padding are ignored, since other writers set them.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Syntax`] for any other text.

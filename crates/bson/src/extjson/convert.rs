@@ -1,4 +1,4 @@
-//! The JSON tree to BSON: recognises the `$` wrappers of extended JSON and refuses those that are not quite right.
+//! Converts the JSON tree to BSON: recognises the `$` wrappers of extended JSON and refuses malformed ones.
 //!
 //! Text that only looks like a wrapper, such as a DBRef or a `$regex` query operator, stays a document.
 
@@ -23,8 +23,8 @@ type Members<'a> = [(Cow<'a, str>, Json<'a>)];
 
 /// Turns a JSON object into a BSON document; takes canonical and relaxed extended JSON and plain JSON.
 ///
-/// A number without a fraction becomes int32, else int64, else a double, whichever fits first. The outermost
-/// object is always a document, never a wrapper.
+/// A number without a fraction becomes the first of int32, int64 and double that fits. The outermost object is always a
+/// document, never a wrapper.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Syntax`] when the text is not JSON, not an object, or a wrapper has the wrong shape;
@@ -56,7 +56,7 @@ fn document_of(value: Json<'_>, size: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Appends the members; `depth` is the number of levels that are still allowed, this one included.
+/// Appends the members; `depth` is the number of levels still allowed, including this one.
 fn push_members(members: &Members<'_>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
     for (key, value) in members {
@@ -162,8 +162,8 @@ fn not_double(text: &str) -> Error {
 /// Wrapper, key, depth left, output.
 type Read = fn(Wrapper<'_, '_>, &str, usize, &mut Vec<u8>) -> Result<()>;
 
-/// The keys that make an object a wrapper, each with its reader. The first row that fits reads an object,
-/// which must then have no keys that the reader does not know.
+/// The keys that make an object a wrapper, each with its reader. The first row whose key is present reads the object;
+/// its reader refuses unknown keys.
 const WRAPPERS: &[(&str, Read)] = &[
     ("$oid", |w, key, _, out| {
         append_object_id(out, key, ObjectId::parse_hex(w.string()?)?);
@@ -238,7 +238,7 @@ fn read_binary(w: Wrapper<'_, '_>, key: &str, _: usize, out: &mut Vec<u8>) -> Re
             inner.keys(&["base64", "subType"])?;
             (inner.string_of("base64")?, inner.string_of("subType")?)
         }
-        // The form of the first version of extended JSON.
+        // The form in the first version of extended JSON.
         (Some(Json::String(text)), Some(Json::String(subtype))) if w.members.len() == 2 => {
             (&**text, &**subtype)
         }
@@ -264,7 +264,7 @@ fn read_uuid(w: Wrapper<'_, '_>, key: &str, _: usize, out: &mut Vec<u8>) -> Resu
     }
     let mut uuid = [0; 16];
     let mut digits = text.iter().enumerate().filter_map(|(i, c)| match i {
-        // A hyphen in its place is skipped; any other character there is refused as no digit.
+        // A hyphen at its position is skipped; any other character there is refused as a non-digit.
         8 | 13 | 18 | 23 => (*c != b'-').then_some(None),
         _ => Some(hex_digit(*c)),
     });

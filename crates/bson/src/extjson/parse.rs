@@ -1,4 +1,4 @@
-//! JSON text to a small tree. Knows nothing of BSON; strict, as RFC 8259 has it.
+//! Parses JSON text to a small tree. Knows nothing of BSON; strict, as in RFC 8259.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(super) enum Json<'a> {
     Object(Vec<(Cow<'a, str>, Json<'a>)>),
 }
 
-/// Parses one value that fills `text`, but for white space around it.
+/// Parses one value that fills `text`, except for white space around it.
 pub(super) fn parse(text: &str) -> Result<Json<'_>> {
     let mut parser = Parser { text, at: 0 };
     let value = parser.value(MAX_JSON_DEPTH)?;

@@ -1,11 +1,10 @@
-//! JSON text in the dialect of Python's `json` module: the grammar that it reads, and its form of text and
-//! numbers. Makes no values and knows no types. Unusual text returns nothing, so that the caller asks the
-//! module itself.
+//! JSON text in the dialect of Python's `json` module: the grammar that it reads, and its form of text and numbers.
+//! Makes no values and knows no types. For unusual text it returns nothing, and the caller uses the module itself.
 
 use super::text::{first_escape, is_plain, unusual};
 use crate::object_id::HEX;
 
-/// Reads a text from left to right. `None` from a method means: this is no JSON, or unusual.
+/// Reads a text from left to right. A method returns `None` for text that is not JSON, or is unusual.
 pub struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -19,7 +18,7 @@ pub enum Text<'a> {
     Ascii(&'a [u8]),
     /// Not ASCII, without escapes.
     Plain(&'a str),
-    /// With escapes: `Scanner::characters` has it.
+    /// With escapes; `Scanner::characters` returns its characters.
     Escaped,
 }
 
@@ -49,7 +48,7 @@ const HEX_VALUES: [i32; 256] = {
     table
 };
 
-/// Powers of ten that are doubles without an error.
+/// Powers of ten that a double represents exactly.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
     1e19, 1e20, 1e21, 1e22,
@@ -61,7 +60,7 @@ impl<'a> Scanner<'a> {
         Self { text, at: 0, characters: Vec::new() }
     }
 
-    /// Where the next byte stands.
+    /// Returns the position of the next byte.
     pub fn position(&self) -> usize {
         self.at
     }
@@ -72,7 +71,7 @@ impl<'a> Scanner<'a> {
         self.at = at;
     }
 
-    /// The bytes from the next one on.
+    /// The remaining bytes.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
@@ -91,7 +90,7 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Steps over white space; the next byte, or `None` at the end.
+    /// Steps over white space; returns the next byte, or `None` at the end.
     #[inline]
     pub fn peek_spaced(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
@@ -160,7 +159,7 @@ impl<'a> Scanner<'a> {
         &self.characters
     }
 
-    /// The rest of a string that starts at `start` and is plain ASCII up to here.
+    /// Reads the rest of a string that starts at `start` and is plain ASCII up to here.
     #[inline(never)]
     fn unusual_string(&mut self, start: usize) -> Option<Text<'a>> {
         let bytes = self.text.as_bytes();
@@ -199,7 +198,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads escapes that follow one another: text of another alphabet is often nothing else.
+    /// Reads consecutive escapes: text in another alphabet often consists of nothing else.
     #[inline]
     fn escapes(&mut self) -> Option<()> {
         while let Some([b'\\', letter, digits @ ..]) = self.rest().first_chunk::<6>() {
@@ -228,7 +227,7 @@ impl<'a> Scanner<'a> {
         Some(())
     }
 
-    /// Half of a surrogate pair, which a Python string can hold, returns nothing.
+    /// Returns nothing for half of a surrogate pair, which a Python string can hold.
     #[inline]
     fn second_half(&mut self, first: u32) -> Option<u32> {
         let [b'\\', b'u', digits @ ..] = self.rest().first_chunk::<6>()? else { return None };
@@ -297,7 +296,7 @@ impl<'a> Scanner<'a> {
         }
         let start = self.at;
         self.at += at;
-        // Both are doubles without an error, so the quotient is the nearest double, as any reader must find it.
+        // Both numbers are exact doubles, so the quotient is the nearest double, as any reader must find it.
         if !has_exponent && count + decimals <= SAFE_DIGITS && value <= 1 << 53 && decimals < POWERS.len() {
             let size = value as f64 / POWERS[decimals];
             return Some(Number::Float(if is_negative { -size } else { size }));
@@ -318,28 +317,29 @@ fn code_unit(digits: [u8; 4]) -> Option<u32> {
     u32::try_from(code).ok()
 }
 
-/// Digits of which every number fits a u64, so also the power of ten of as many decimals.
+/// With up to this many digits every number fits a u64, and so does the power of ten for as many decimals.
 const LONGEST_QUOTIENT: usize = 19;
 
-/// The double that is nearest to `value / 10^decimals`, for at most `LONGEST_QUOTIENT` decimals.
+/// Returns the double that is nearest to `value / 10^decimals`, for at most `LONGEST_QUOTIENT` decimals.
 #[inline]
 fn nearest_quotient(value: u64, decimals: usize) -> f64 {
-    // Exact: the powers are doubles without an error.
+    // Exact: the powers are exact doubles.
     let power = POWERS[decimals] as u64;
     let (up, power_up) = (value.leading_zeros(), power.leading_zeros());
     if up == 64 {
         return 0.0;
     }
-    // Both have their highest bit set then, so that the quotient has 63 or 64 bits.
+    // The highest bit of both is then set, so the quotient has 63 or 64 bits.
     let (value, power) = (u128::from(value << up) << 63, power << power_up);
     let quotient = (value / u128::from(power)) as u64;
-    // Ten bits or more are rounded away. The lowest of them stands for the remainder, so that no tie is taken for one.
+    // Ten bits or more are rounded away. The lowest of them stands for the remainder, so that only an exact tie looks
+    // like one.
     let rest = u64::from(quotient.wrapping_mul(power) != value as u64);
     let exponent = 1023 + u64::from(power_up) - u64::from(up) - 63;
     (quotient | rest) as f64 * f64::from_bits(exponent << 52)
 }
 
-/// Continues a number, and returns its count of digits from the start. A number that is too long wraps.
+/// Continues a number; returns its count of digits from the start. The value of a number that is too long wraps around.
 #[inline]
 fn digits(bytes: &[u8], value: &mut u64) -> usize {
     let mut number = *value;
@@ -356,7 +356,7 @@ fn digits(bytes: &[u8], value: &mut u64) -> usize {
     count
 }
 
-/// As `digits`, where there are mostly more than eight: a fraction as a program writes it.
+/// As `digits`, for more than eight digits in most cases, such as fractions that a program wrote.
 #[inline]
 fn many_digits(bytes: &[u8], value: &mut u64) -> usize {
     let mut count = 0;
@@ -367,7 +367,7 @@ fn many_digits(bytes: &[u8], value: &mut u64) -> usize {
     count + digits(&bytes[count..], value)
 }
 
-/// The number of eight digits; `None` if a byte is none.
+/// Returns the number of eight digits; `None` if a byte is not a digit.
 #[inline]
 fn eight_digits(bytes: &[u8; 8]) -> Option<u64> {
     const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
@@ -378,7 +378,8 @@ fn eight_digits(bytes: &[u8; 8]) -> Option<u64> {
     if halves != 0x3030_3030_3030_3030 || sums != halves {
         return None;
     }
-    // The first digit stands lowest: pairs, then fours, then all eight are put together side by side.
+    // The first digit is in the lowest byte. Adjacent digits are combined into pairs, pairs into fours, fours into
+    // eight.
     let word = word & !HIGH_HALVES;
     let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
     let (odd, even) = (pairs & EVERY_OTHER, pairs >> 16 & EVERY_OTHER);
@@ -386,14 +387,14 @@ fn eight_digits(bytes: &[u8; 8]) -> Option<u64> {
     Some(all >> 32)
 }
 
-/// Counts the bytes at the start that are ASCII without a need for escapes.
+/// Counts the leading bytes that are ASCII and need no escape.
 #[inline]
 fn plain_length(bytes: &[u8]) -> usize {
     let (chunks, rest) = bytes.as_chunks::<8>();
     for (i, chunk) in chunks.iter().enumerate() {
         let marks = unusual(u64::from_le_bytes(*chunk));
         if marks != 0 {
-            // Marks above the first may be false.
+            // Marks above the lowest may be false.
             return i * 8 + marks.trailing_zeros() as usize / 8;
         }
     }
@@ -401,7 +402,7 @@ fn plain_length(bytes: &[u8]) -> usize {
     chunks.len() * 8 + rest.iter().take_while(|c| is_plain(c)).count()
 }
 
-/// Reads the number of a `$numberInt` or `$numberLong`: a sign and up to nineteen digits.
+/// Reads the text of a `$numberInt` or `$numberLong`: a sign and up to nineteen digits.
 pub fn parse_int(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -411,14 +412,14 @@ pub fn parse_int(text: &[u8]) -> Option<i64> {
         return None;
     }
     if digits.len() > SAFE_DIGITS {
-        // It may be too large.
+        // Nineteen digits may be too large.
         return std::str::from_utf8(text).ok()?.parse().ok();
     }
     let value = digits.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'));
     Some(if is_negative { -value } else { value })
 }
 
-/// Reads the number of a `$numberDouble`.
+/// Reads the text of a `$numberDouble`.
 pub fn parse_float(text: &[u8]) -> Option<f64> {
     match text {
         b"NaN" => return Some(f64::NAN),
@@ -432,7 +433,7 @@ pub fn parse_float(text: &[u8]) -> Option<f64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Reads `2020-01-02T03:04:05Z`, with up to three digits of a second: milliseconds since 1970, from the year 1 on.
+/// Reads `2020-01-02T03:04:05Z`, with up to three decimals, from the year 1 on; returns milliseconds since 1970.
 pub fn parse_date(text: &[u8]) -> Option<i64> {
     let is_usual = matches!(text.len(), 20 | 22..=24)
         && text[text.len() - 1] == b'Z'
@@ -440,7 +441,7 @@ pub fn parse_date(text: &[u8]) -> Option<i64> {
         && text[16] == b':'
         && text[..4].iter().all(u8::is_ascii_digit)
         && &text[..4] != b"0000"
-        // A leap second is no moment of a datetime.
+        // A datetime cannot hold a leap second.
         && text[17] < b'6';
     if !is_usual {
         return None;
@@ -453,7 +454,7 @@ pub fn push_float(value: f64, out: &mut Vec<u8>) {
     let mut buffer = zmij::Buffer::new();
     let text = buffer.format_finite(value);
     let size = value.abs();
-    // Within these bounds both write digits and a point.
+    // Within these bounds both Rust and Python write digits and a point.
     if (size == 0.0 || (1e-4..1e16).contains(&size)) && !text.contains('e') {
         out.extend_from_slice(text.as_bytes());
         return;
@@ -606,7 +607,7 @@ mod tests {
             assert!(short.is_none_or(|short| number == Number::Int(short)), "{text}");
             assert_eq!(Scanner::new(text).number(), Some(number), "{text}");
         }
-        // Text after the digits is not read as part of them, near the end of the text or far from it.
+        // Digits with text after them are not read as a number, near the end of the text or far from it.
         let longest = "12345678901234567890123456";
         for end in ["", ",", ":", "/", "}         ", "\u{80}        ", "\u{FF}9999999", "\0\0\0\0\0\0\0\0"] {
             for length in 1..=longest.len() {

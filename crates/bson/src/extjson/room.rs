@@ -1,6 +1,6 @@
-//! Room for JSON text: words are copied into it whole, also where only their first bytes count.
+//! Room for JSON text: whole words are copied into it, even if only their first bytes are used.
 //!
-//! A copy of a fixed size is one instruction, where one of a variable size is a call.
+//! A copy of fixed size is one instruction; one of variable size is a call.
 
 use std::collections::TryReserveError;
 
@@ -8,22 +8,22 @@ use super::text::{push_checked, unusual};
 use crate::bytes::{cstring_end, not_utf8_text};
 use crate::error::Result;
 
-/// How many bytes are added when the room is used up, and at most at first. No more, since each new byte is cleared.
+/// Bytes added when the room is used up, and the most added at first. No more, since each new byte is cleared.
 const MORE: usize = 1024;
-/// Words of a text that need one piece of room.
+/// A text of at most this many words takes one piece of room.
 const SHORT: usize = 4;
 
-/// A buffer that text is appended to; dropping it leaves the text alone in the buffer.
+/// A buffer that text is appended to; dropping it truncates the buffer to the text.
 pub(super) struct Room<'o> {
     buffer: &'o mut Vec<u8>,
-    /// The text, and behind it bytes that mean nothing.
+    /// The text, followed by meaningless bytes.
     bytes: Vec<u8>,
     /// Where the text ends.
     end: usize,
 }
 
 impl<'o> Room<'o> {
-    /// Appends to `buffer` the JSON of this many bytes of BSON.
+    /// Prepares to append to `buffer` the JSON of this many bytes of BSON.
     pub(super) fn behind(buffer: &'o mut Vec<u8>, length: usize) -> Self {
         let mut bytes = std::mem::take(buffer);
         let end = bytes.len();
@@ -41,7 +41,7 @@ impl<'o> Room<'o> {
         room.first_chunk_mut().unwrap()
     }
 
-    /// Takes memory for so many bytes behind the text.
+    /// Reserves memory for this many bytes behind the text.
     #[inline]
     pub(super) fn reserve(&mut self, more: usize) -> std::result::Result<(), TryReserveError> {
         if self.bytes.capacity() - self.end < more { self.bytes.try_reserve(more) } else { Ok(()) }
@@ -132,8 +132,8 @@ impl<'o> Room<'o> {
         at + length
     }
 
-    /// Writes `before` and the text at `at` in quotes into the room, if it is plain and short; returns its length. What
-    /// follows it must be a zero byte.
+    /// Writes `before` and the text at `at` in quotes into the room, if it is plain and short; returns its length. A
+    /// zero byte must follow the text.
     #[inline(always)]
     fn short(&mut self, before: u8, body: &[u8], at: usize) -> Option<usize> {
         let input = body.get(at..)?;
@@ -148,7 +148,7 @@ impl<'o> Room<'o> {
                 let within = first_mark(marks);
                 let length = 8 * place + within;
                 piece[2 + length] = b'"';
-                // A zero byte is not plain either.
+                // A zero byte is marked too, as not plain.
                 return ((word >> (8 * within)) as u8 == 0).then_some(length);
             }
         }
@@ -160,7 +160,7 @@ impl<'o> Room<'o> {
         self.all(&[before, b'"']);
         let text = &body[at..last];
         let (words, rest) = text.as_chunks::<8>();
-        // Read together with the bytes behind the text, which is cheaper than a copy of the text.
+        // Read together with the bytes behind the text, which is cheaper than copying the text.
         let final_word = word_at(body, last - rest.len());
         let room = self.slice(text.len() + 8);
         let mut marks = 0;
@@ -190,13 +190,13 @@ impl<'o> Room<'o> {
     }
 }
 
-/// Returns the place of the lowest mark, 8 when there is none. Marks above it may be false.
+/// Returns the position of the lowest mark, 8 when there is none. Marks above it may be false.
 #[inline]
 fn first_mark(marks: u64) -> usize {
     (marks.trailing_zeros() / 8) as usize
 }
 
-/// Returns the eight bytes at `at`, zero bytes for those that `body` does not have.
+/// Returns the eight bytes at `at`, with zeros beyond the end of `body`.
 #[inline(always)]
 fn word_at(body: &[u8], at: usize) -> [u8; 8] {
     let rest = body.get(at..).unwrap_or_default();
@@ -221,7 +221,7 @@ impl Drop for Room<'_> {
 mod tests {
     use super::*;
 
-    /// Writes the text once as a key and once as a value of known length, with so many bytes behind its zero byte.
+    /// Writes the text once as a key and once as a value of known length, with `behind` bytes after its zero byte.
     fn written(text: &[u8], behind: usize) -> Result<Vec<u8>> {
         let mut body = text.to_vec();
         body.push(0);

@@ -38,13 +38,13 @@ pub(super) fn push_checked(bytes: &[u8], out: &mut Vec<u8>) {
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Returns a word that is not zero when one of its bytes is no ASCII or needs an escape.
+/// Returns a word that is not zero if one of its bytes is not ASCII or needs an escape.
 #[inline]
 pub(super) fn unusual(word: u64) -> u64 {
     let quotes = word ^ (ONES * b'"' as u64);
     let backslashes = word ^ (ONES * b'\\' as u64);
-    // Taking 0x20 from a smaller byte, or 1 from zero, borrows and so sets its high bit. A borrow may mark the
-    // byte above as well, but only a byte to be marked starts one. Bytes that are no ASCII are marked anyway.
+    // Taking 0x20 from a smaller byte, or 1 from zero, borrows and so sets its high bit. A borrow may also mark the
+    // byte above, but only bytes that need a mark start a borrow. Bytes that are not ASCII are marked anyway.
     (word | word.wrapping_sub(ONES * 0x20) | quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES))
         & HIGHS
 }

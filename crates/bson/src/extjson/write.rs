@@ -38,20 +38,20 @@ pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) 
     JsonWriter::behind(out, mode, document.as_bytes().len()).document(document)
 }
 
-/// Appends documents as JSON to one buffer, which has the text once this is dropped. What [`write_json`] prepares and
-/// ends for each document is done once.
+/// Appends documents as JSON to one buffer, which holds the text once this is dropped. Setup and finish, which
+/// [`write_json`] repeats for each document, happen once.
 pub struct JsonWriter<'o> {
     out: Room<'o>,
     mode: JsonMode,
 }
 
 impl<'o> JsonWriter<'o> {
-    /// Appends to `out` the JSON of so many bytes of BSON.
+    /// Prepares to append to `out` the JSON of this many bytes of BSON.
     pub fn behind(out: &'o mut Vec<u8>, mode: JsonMode, length: usize) -> Self {
         Self { out: Room::behind(out, length), mode }
     }
 
-    /// Takes memory for so many bytes.
+    /// Reserves memory for this many bytes.
     ///
     /// # Errors
     /// There is none.
@@ -151,8 +151,8 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
         if before == b',' { self.out.all(&[end]) } else { self.out.all(&[open, end]) }
     }
 
-    /// Appends `before` and the value of type `code` at `at`, the frequent types without a [`RawValue`] between;
-    /// returns where the next element starts.
+    /// Appends `before` and the value of type `code` at `at`, frequent types without making a [`RawValue`]; returns
+    /// where the next element starts.
     #[inline(always)]
     fn element(&mut self, before: u8, body: &[u8], code: u8, at: usize, depth: usize) -> Result<usize> {
         if code == STRING {
@@ -426,7 +426,7 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
     }
 }
 
-/// Puts the options of a regular expression into the order that BSON asks for.
+/// Sorts the options of a regular expression, as BSON requires.
 pub(super) fn sorted(options: &str) -> String {
     let mut letters: Vec<char> = options.chars().collect();
     letters.sort_unstable();

@@ -41,13 +41,13 @@ pub enum Form {
     },
     /// Floating point numbers of this many bytes: 2, 4 or 8.
     Float(u8),
-    /// Moments; fractions of a millisecond are cut off, since BSON cannot hold them.
+    /// Moments; fractions of a millisecond are dropped, since BSON cannot hold them.
     Moment(Moment),
-    /// Twelve bytes that are an id by their extension type.
+    /// Twelve bytes whose extension type is ObjectId.
     ObjectId,
-    /// Sixteen bytes that are a UUID by their extension type.
+    /// Sixteen bytes whose extension type is UUID.
     Uuid,
-    /// Sixteen bytes of BSON's own decimal type, by their extension type.
+    /// Sixteen bytes whose extension type is BSON's decimal.
     BsonDecimal,
     /// Byte strings of one length.
     Fixed(usize),
@@ -60,7 +60,7 @@ pub enum Form {
     },
     /// UTF-8.
     Text(Width),
-    /// UTF-8 that is JavaScript by its extension type.
+    /// UTF-8 whose extension type is JavaScript.
     Code(Width),
     /// Bytes, with BSON's subtype.
     Bytes(Width, u8),
@@ -106,7 +106,7 @@ impl Form {
     /// `extension` is the name of an extension type and its metadata; `children` and `dictionary` were read before.
     ///
     /// # Errors
-    /// BSON has no such type, or its parts are not as expected; the error names them.
+    /// BSON has no such type, or its parts are wrong; the error names them.
     pub fn parse(
         format: &str,
         extension: Option<(&str, &str)>,
@@ -212,7 +212,7 @@ impl Form {
     /// Refuses types nested too deeply, and documents with a repeated name.
     ///
     /// # Errors
-    /// Says which.
+    /// The error names the type or the field.
     pub fn check(&self) -> Result<(), String> {
         self.check_at(0)
     }

@@ -41,7 +41,7 @@ pub trait Source<'a>: Sized {
 #[derive(Clone, Debug)]
 pub struct Values<'a> {
     pub(super) len: usize,
-    /// The number of values in the buffers before the first.
+    /// How many values the buffers hold before the first value of this column.
     pub(super) start: usize,
     /// `None`: all are there.
     pub(super) valid: Option<&'a [u8]>,
@@ -116,7 +116,7 @@ impl<'a> Values<'a> {
         Ok(Self { len, start, valid: reader.valid(form)?, cells })
     }
 
-    /// How many.
+    /// How many values there are.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -138,7 +138,7 @@ impl<'a> Values<'a> {
 struct Reader<'s, S> {
     source: &'s S,
     layout: Layout,
-    /// Values in the buffers, those before the first included.
+    /// The number of values in the buffers, those before the first included.
     end: usize,
 }
 
@@ -203,7 +203,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
     }
 
     fn views(&self) -> Result<Pieces<'a>, String> {
-        // Validity, views, the data, and how long each of those is.
+        // Validity, views, the data buffers, and their lengths.
         let data = usize::try_from(self.layout.buffers).ok().and_then(|buffers| buffers.checked_sub(3));
         let data =
             data.ok_or_else(|| format!("expected at least 3 buffers of views, got {}", self.layout.buffers))?;
@@ -228,7 +228,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
         self.expect("arrays inside", self.layout.children, children)?;
         Ok(match form {
             Form::Null => {
-                // This kind has no bitmap, but some libraries leave a place for one.
+                // This kind has no bitmap, but some libraries reserve a buffer for one.
                 if self.layout.buffers != 1 {
                     self.expect("buffers", self.layout.buffers, NO_BUFFERS)?;
                 }
@@ -290,7 +290,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
             }
             Form::Dictionary { bytes, is_signed, values } => {
                 let cells = self.integers(*bytes, *is_signed)?;
-                // The parent tells which of them are null.
+                // The parent records which of them are null.
                 let indexes = Values { len: self.end, start: 0, valid: None, cells };
                 let values = Values::read(values, &self.source.dictionary()?)?;
                 Cells::Dictionary(Box::new(indexes), Box::new(values))

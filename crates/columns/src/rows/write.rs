@@ -11,7 +11,7 @@ use crate::problem::{Failure, Outcome, Problem, make_room};
 use crate::rows::form::{Form, Moment};
 use crate::rows::values::{Cells, Pieces, Source, Values};
 
-/// The size at which a document is given up; servers store 16 MiB.
+/// The size at which a document is refused; servers store 16 MiB.
 const MAX_BYTES: usize = 64 << 20;
 
 /// The most bytes of an element besides its key and its text.
@@ -22,7 +22,7 @@ const SHORT: usize = 64;
 pub struct Rows<'a> {
     len: usize,
     start: usize,
-    /// `_id` first, where servers have it.
+    /// `_id` first, as servers store it.
     columns: Vec<(&'a str, Values<'a>)>,
     valid: Option<&'a [u8]>,
     has_ids: bool,
@@ -33,9 +33,9 @@ pub struct Rows<'a> {
 
 /// The settings of writing.
 struct Context<'a> {
-    /// Bytes at which a document is given up.
+    /// Bytes at which a document is refused.
     limit: usize,
-    /// Where null is told from missing.
+    /// The paths of nulls, if null is told from missing.
     nulls: Option<Nulls<'a>>,
 }
 
