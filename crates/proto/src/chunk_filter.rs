@@ -1,6 +1,6 @@
-//! Filters the `data` of chunk documents out of a cursor's reply while it arrives, so that the owner can
-//! receive it in its final place. Receives nothing itself, and knows only that a chunk's bytes are a binary
-//! value called "data".
+//! Filters the `data` of chunk documents out of a cursor's reply while it arrives, so that the owner can receive it
+//! directly at its destination. Receives nothing itself, and knows only that a chunk's bytes are a binary value called
+//! "data".
 //! Spec: OP_MSG, gridfs.
 //!
 //! The rest is a valid message: the same reply with empty data, corrected lengths, and one more element in
@@ -9,14 +9,15 @@
 
 use crate::frame::MAX_MESSAGE_SIZE;
 
-/// The element that is added: for each filtered document its place in the batch, where its data was laid, and its size.
+/// The added element: for each filtered document its position in the batch, the destination of its data, and the data's
+/// size.
 pub const LAID: &str = "$laid";
 
-/// The least data that is worth filtering; copying less is cheaper.
+/// The least data that is filtered; copying less is cheaper.
 const LEAST: usize = 1024;
 
-/// Room for the parts between data. It is small, since the start of the next data arrives in it and has to be
-/// copied.
+/// Size of the buffer for the parts between data. It is small, since the start of the next data arrives in it and has
+/// to be copied.
 const WINDOW: usize = 4096;
 
 const OP_MSG: i32 = 0x07DD;
@@ -59,11 +60,11 @@ enum Stage {
     Rest,
 }
 
-/// Filters one message after the other.
+/// Filters one message after another.
 pub struct ChunkFilter {
     kept: Vec<u8>,
     window: Box<[u8; WINDOW]>,
-    /// The start of the received bytes in the window that were not examined yet.
+    /// The start of the unexamined bytes in the window.
     start: usize,
     end: usize,
     stage: Stage,
@@ -113,7 +114,7 @@ impl ChunkFilter {
         self.length
     }
 
-    /// Returns the place of the next byte of data.
+    /// Returns the destination of the next byte of data.
     pub fn place(&self) -> usize {
         self.at
     }
@@ -127,7 +128,7 @@ impl ChunkFilter {
         &mut self.window[self.end..]
     }
 
-    /// Returns the received bytes that were not examined yet.
+    /// Returns the received bytes that are still unexamined.
     pub fn ready(&self) -> &[u8] {
         &self.window[self.start..self.end]
     }
@@ -138,13 +139,13 @@ impl ChunkFilter {
         &ready[..ready.len().min(self.length.saturating_sub(self.seen))]
     }
 
-    /// Records how many bytes were received directly into their place, and how many into the window.
+    /// Records how many bytes were received directly at their destination, and how many into the window.
     pub fn received(&mut self, direct: usize, windowed: usize) {
         self.pass_data(direct);
         self.end = (self.end + windowed).min(WINDOW);
     }
 
-    /// Records how many of the ready bytes were copied to their place.
+    /// Records how many of the ready bytes were copied to their destination.
     pub fn placed(&mut self, count: usize) {
         let count = count.min(self.end - self.start);
         self.start += count;
@@ -193,7 +194,7 @@ impl ChunkFilter {
                     }
                     self.length = usize::try_from(self.i32_at(0)).unwrap_or(0);
                     if available < HEAD {
-                        // A message that is shorter than the head has arrived whole: no more will come.
+                        // A message shorter than the head has arrived whole: no more bytes will come.
                         return if self.length < HEAD { FilterStep::Plain } else { FilterStep::Receive(0) };
                     }
                     let is_message = self.i32_at(12) == OP_MSG && self.ready()[20] == 0;
@@ -237,7 +238,7 @@ impl ChunkFilter {
         }
     }
 
-    /// Whether fewer bytes than these have arrived, while more of the message follow.
+    /// Whether fewer than `wanted` bytes have arrived, with more of the message to come.
     fn is_cut(&self, wanted: usize) -> bool {
         let available = self.end - self.start;
         available < wanted && self.seen + available < self.length
@@ -297,7 +298,7 @@ impl ChunkFilter {
         };
         let is_data = kind == 0x05 && &self.here()[1..=key] == b"data" && self.here()[head - 1] != 0x02;
         if is_data && behind > self.room.saturating_sub(self.at) {
-            // Smaller data after it would fit, but does not belong there.
+            // Smaller data after it might fit, but must not be laid in its place.
             self.room = self.at;
         }
         if !is_data || behind < LEAST || behind > self.room.saturating_sub(self.at) {
@@ -317,7 +318,7 @@ impl ChunkFilter {
         true
     }
 
-    /// Keeps the rest of the message as it is when more bytes would not help; returns whether to go on.
+    /// Keeps the rest of the message unchanged if more bytes would not help; returns whether to wait for more.
     fn give_up_unless_cut(&mut self, wanted: usize) -> bool {
         if wanted > 0 && self.is_cut(wanted) {
             return false;
@@ -328,7 +329,7 @@ impl ChunkFilter {
         true
     }
 
-    /// The terminator of a document, or of the batch.
+    /// Handles the terminator of a document, or of the batch.
     fn end_document(&mut self) {
         self.keep(1);
         if self.stage == Stage::Item {
@@ -368,7 +369,7 @@ impl ChunkFilter {
             && let Some(bytes) = self.kept.get_mut(at..at + 4)
             && let Some(length) = bytes.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes))
         {
-            // A wrong length stays wrong; the message's reader reports it.
+            // A wrong length stays wrong; the code that reads the message reports it.
             bytes.copy_from_slice(&((i64::from(length) + by) as i32).to_le_bytes());
         }
     }
@@ -401,9 +402,9 @@ impl ChunkFilter {
 /// One document whose data was filtered out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Laid {
-    /// Its place in the batch.
+    /// Its position in the batch.
     pub index: u32,
-    /// The place of its data.
+    /// The destination of its data.
     pub at: u64,
     /// The size of its data.
     pub size: u32,

@@ -26,19 +26,19 @@ const CAUSAL_WRITES: &[&str] = &[
 /// Commands that continue or end the work of another one, so they choose no snapshot.
 const WITHOUT_SNAPSHOT: &[&str] = &["getMore", "killCursors", "endSessions"];
 
-/// The message of the error for using an ended session.
+/// The error message for using an ended session.
 pub const ENDED: &str = "Cannot use ended session";
 
-/// The cluster time as a number to compare, and the whole document to send.
+/// The cluster time as a number for comparison, and the whole document to send.
 pub type ClusterTime = (u64, Vec<u8>);
 
-/// Reads a `$clusterTime` document; `None` when it is none.
+/// Reads a `$clusterTime` document; `None` when it is invalid.
 pub fn parse_cluster_time(document: &[u8]) -> Option<u64> {
     let parsed = RawDocument::from_bytes(document).ok()?;
     parsed.get_timestamp("clusterTime").ok()?.map(|time| number(time.time, time.increment))
 }
 
-/// Keeps the newer of the known time and the one that was seen.
+/// Keeps the newer of the known time and the one in `document`.
 pub fn keep_newer(known: &mut Option<ClusterTime>, document: &[u8]) {
     let Some(seen) = parse_cluster_time(document) else { return };
     match known {
@@ -67,9 +67,9 @@ pub struct Stamp {
     pub is_in_transaction: bool,
     /// Whether the command starts the transaction.
     pub is_starting: bool,
-    /// The whole read concern; empty when the command's own stays.
+    /// The whole read concern; empty if the command's own read concern stays.
     pub read_concern: Vec<u8>,
-    /// Further elements, for the end of a transaction.
+    /// Further elements, for the command that ends a transaction.
     pub elements: Vec<u8>,
 }
 
@@ -131,12 +131,12 @@ impl ClientSession {
     /// Takes the server session out for good.
     pub fn release(&mut self) -> Option<ServerSession> {
         let mut server = self.server.take()?;
-        // The server may still be working for it, so the session must not return to the pool.
+        // The server may still be working on the transaction, so the session must not return to the pool.
         server.is_dirty |= self.transaction.state() == State::InProgress;
         Some(server)
     }
 
-    /// Returns whether reads are of one moment.
+    /// Returns whether all reads see one point in time.
     pub fn is_snapshot(&self) -> bool {
         self.is_snapshot
     }
@@ -151,7 +151,7 @@ impl ClientSession {
         self.operation_time
     }
 
-    /// Returns the moment that a snapshot session reads at, once it was chosen.
+    /// Returns the time at which a snapshot session reads, once it is chosen.
     pub fn snapshot_time(&self) -> Option<u64> {
         self.snapshot_time
     }
@@ -200,8 +200,8 @@ impl ClientSession {
 
     /// Returns the fields of the next command, and counts it as sent.
     ///
-    /// `own`: returns the command's own read concern. It is called if the session adds to it; then the command must not
-    /// send it as well. `has_limit`: the whole operation has a time limit, which takes the place of all others.
+    /// `own` returns the command's own read concern. It is called if the session adds to that; the command must then
+    /// not send it itself. `has_limit`: the whole operation has a time limit, which replaces all others.
     pub fn stamp(
         &mut self,
         name: &str,
@@ -229,8 +229,8 @@ impl ClientSession {
         stamp
     }
 
-    /// Processes the reply to one of its commands, also a failed one. Returns whether the transaction must be
-    /// unpinned, since it may continue elsewhere.
+    /// Processes the reply to one of its commands, even a failed one. Returns whether the transaction must be unpinned,
+    /// since it may continue on another server.
     #[must_use]
     pub fn handle_reply(&mut self, body: RawDocument<'_>) -> bool {
         for element in body.iter().flatten() {
@@ -258,8 +258,9 @@ impl ClientSession {
         releases_pin(body)
     }
 
-    /// The connection broke under one of its commands, or its reply was no reply. `left_cursor_at`: where the command may
-    /// have left a cursor open. It is killed with the session, once that is over: before, more may run in it.
+    /// The connection broke under one of its commands, or its reply was invalid. `left_cursor_at`: the server on which
+    /// the command may have left a cursor open. The cursor is killed with the session when that ends: until then other
+    /// commands may run in it.
     pub fn handle_broken_connection(&mut self, left_cursor_at: Option<Address>) {
         if let Some(server) = &mut self.server {
             server.is_dirty = true;
@@ -275,7 +276,7 @@ impl ClientSession {
 }
 
 impl Kind {
-    /// Returns which end of a transaction this is, if any.
+    /// Returns which end of a transaction this command is, if any.
     pub fn end(self) -> Option<End> {
         match self {
             Kind::Commit => Some(End::Commit),
@@ -293,7 +294,7 @@ impl Kind {
 /// The session's additions to a command's read concern.
 #[derive(Default)]
 struct Additions<'a> {
-    /// Replaces the command's own.
+    /// Replaces the command's own read concern.
     base: Option<&'a [u8]>,
     after: Option<u64>,
     is_snapshot: bool,

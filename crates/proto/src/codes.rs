@@ -6,13 +6,13 @@
 #[derive(Clone, Copy)]
 struct Says(u8);
 
-/// The server is not primary, or not any more.
+/// The server is not primary, or no longer.
 const NOT_PRIMARY: Says = Says(1);
 /// The server is recovering or changing state.
 const RECOVERING: Says = Says(2);
 /// The server is going away.
 const SHUTTING_DOWN: Says = Says(4);
-/// A read may be sent again; after one of these a bulk write sends nothing more.
+/// A read may be sent again; a bulk write stops after one of these errors.
 const RETRYABLE: Says = Says(8);
 /// The time ran out before the outcome of a commit was known.
 const LATE: Says = Says(16);
@@ -51,7 +51,7 @@ fn all(any: Says) -> impl Iterator<Item = i64> {
     CODES.iter().filter(move |(_, said)| said.0 & any.0 != 0).map(|&(number, _)| number)
 }
 
-/// Returns whether the server is no primary any more, or is recovering.
+/// Returns whether the server is no longer primary, or is recovering.
 pub fn is_state_change(code: i64) -> bool {
     says(code, NOT_PRIMARY.and(RECOVERING))
 }

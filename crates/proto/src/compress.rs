@@ -1,5 +1,5 @@
-//! OP_COMPRESSED: wraps and unwraps whole messages with snappy, zlib or zstd. Knows no command but the names
-//! of those that must never be compressed, and no connection. Spec: compression/OP_COMPRESSED.
+//! OP_COMPRESSED: wraps and unwraps whole messages with snappy, zlib or zstd. Knows no connection, and of commands only
+//! the names that must never be compressed. Spec: compression/OP_COMPRESSED.
 //!
 //! A server's claim is checked before memory is spent on it: the claimed size may not exceed the largest
 //! message, and the message must decompress to exactly that size.
@@ -18,7 +18,7 @@ pub const OP_COMPRESSED: i32 = 2012;
 pub const HEADER_SIZE: usize = 16;
 /// Bytes OP_COMPRESSED puts between the header and the compressed body.
 pub const PREFIX_SIZE: usize = 9;
-/// The largest message a server may send: maxMessageSizeBytes and the 16 KiB servers allow themselves on top.
+/// The largest message a server may send: maxMessageSizeBytes and 16 KiB that servers may add.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000 + 16 * 1024;
 
 /// A compression method a client and a server can agree on.
@@ -36,7 +36,7 @@ pub enum Compressor {
 }
 
 impl Compressor {
-    /// Returns the compressor that handshakes and URIs call `name`, or `None` when there is none.
+    /// Returns the compressor that handshakes and URIs call `name`, or `None` for an unknown name.
     pub fn from_name(name: &str, zlib_level: i32) -> Option<Compressor> {
         match name {
             "snappy" => Some(Compressor::Snappy),
@@ -78,22 +78,22 @@ pub fn is_compressible(command_name: &str) -> bool {
     !is_secret(command_name) && !is_hello(command_name)
 }
 
-/// Why a message could not be compressed or decompressed. No part of it may be used.
+/// The reason why a message could not be compressed or decompressed. No part of it may be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CompressError {
-    /// The message ends before its own header or prefix does.
+    /// The message ends inside its header or prefix.
     Truncated {
         /// The number of bytes.
         found: usize,
     },
     /// The message is not OP_COMPRESSED, or holds another OP_COMPRESSED.
     Opcode {
-        /// The opcode met.
+        /// The opcode found.
         found: i32,
     },
     /// No compressor has this number.
     UnknownCompressor {
-        /// The number met.
+        /// The number found.
         id: u8,
     },
     /// The size the message claims to have is negative or larger than any message may be.
@@ -174,7 +174,7 @@ impl fmt::Debug for Codec {
 impl Codec {
     /// Appends `message`, a whole message with its header, to `out` as one OP_COMPRESSED message.
     ///
-    /// Request id and response-to stay those of `message`. On an error `out` is as it was.
+    /// Request id and response-to are those of `message`. An error leaves `out` unchanged.
     pub fn compress(
         &mut self,
         compressor: Compressor,
@@ -206,8 +206,8 @@ impl Codec {
             }
         };
         out.truncate(prefixed + written);
-        // The bound of each compressor adds less than 1/6 to a body that fits an i32 with ease in practice;
-        // a message that would not fit is refused rather than cut.
+        // The bound of each compressor adds less than 1/6 to a body, which easily fits an i32 in practice; a message
+        // that would not fit is refused rather than cut.
         let length = match i32::try_from(out.len() - start) {
             Ok(length) => length,
             Err(_) => {
@@ -220,7 +220,7 @@ impl Codec {
         Ok(())
     }
 
-    /// Writes the compressed body at `out[at..]` and returns its size; bytes behind it are garbage.
+    /// Writes the compressed body at `out[at..]` and returns its size; bytes behind it are undefined.
     fn compress_body(
         &mut self,
         compressor: Compressor,
@@ -305,7 +305,7 @@ impl Codec {
     }
 
     fn decompress_snappy(&mut self, compressed: &[u8], body: &mut [u8]) -> Option<usize> {
-        // Snappy names its own size too; with it equal to ours the decoder cannot write past the body.
+        // Snappy data states its size too; if both agree, the decoder cannot write past the body.
         if snap::raw::decompress_len(compressed).ok()? != body.len() {
             return None;
         }
@@ -346,7 +346,7 @@ fn make_room(out: &mut Vec<u8>, size: usize) -> Option<()> {
     Some(())
 }
 
-/// Reads four bytes the caller has checked to be there.
+/// Reads four bytes; the caller has checked that they exist.
 fn read_i32(bytes: &[u8], at: usize) -> i32 {
     i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }

@@ -9,19 +9,19 @@ use crate::read_preference::{Mode, ReadPreference};
 use crate::session::ServerSession;
 use crate::topology::{ServerType, TopologyType};
 
-/// The parts that a command is stamped with.
+/// The parts to stamp on a command.
 pub struct Envelope<'a> {
-    /// The fields of an explicit session, which take the place of the next two.
+    /// The fields of an explicit session, which replace the next two.
     pub explicit: Option<&'a Stamp>,
     /// The command's session.
     pub session: Option<&'a ServerSession>,
-    /// Whether the session's transaction number goes along.
+    /// Whether the session's transaction number is sent.
     pub is_retryable: bool,
     /// The `$clusterTime` to gossip.
     pub cluster_time: Option<&'a [u8]>,
     /// The server API's fields as a document, or nothing.
     pub server_api: &'a [u8],
-    /// The rest of the operation's time, as `maxTimeMS`.
+    /// The operation's remaining time, as `maxTimeMS`.
     pub max_time_ms: Option<i64>,
     /// The database.
     pub database: &'a str,
@@ -62,7 +62,7 @@ impl Envelope<'_> {
 
 static PRIMARY_PREFERRED: ReadPreference = ReadPreference::from_mode(Mode::PrimaryPreferred);
 
-/// Returns the value of `$readPreference` for a server of this type in a deployment of that type.
+/// Returns the value of `$readPreference` for a server type in a deployment type.
 ///
 /// `asked`: the preference of the operation, `None` for the primary. Only reads carry one.
 pub fn wire_preference(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The peer broke the wire protocol, or sent more than there is memory for. The connection it came from must not be used again.
+/// The peer broke the wire protocol, or sent more than fits in memory. Its connection must not be used again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtocolError {
     message: String,
@@ -40,20 +40,20 @@ impl From<mangonel_bson::Error> for ProtocolError {
     }
 }
 
-/// Why an exchange ended without a reply that the caller asked for.
+/// The reason why an exchange ended without the requested reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// No suitable server before the deadline. Nothing was sent.
     ServerSelection(String),
     /// No connection became free in time. Nothing was sent.
     WaitQueue(String),
-    /// The operation's time is over, or the rest is less than a round trip. Nothing was sent in this attempt.
+    /// The operation's time is over, or the remaining time is less than a round trip. Nothing was sent in this attempt.
     TimeLimit(String),
     /// The connection broke, or its read timed out; the command may or may not have run.
     Network {
         /// The error, with the server's address.
         message: String,
-        /// Whether waiting took too long, rather than the connection breaking.
+        /// Whether the wait took too long, rather than the connection breaking.
         timed_out: bool,
     },
     /// The server's answer is invalid.
@@ -62,14 +62,14 @@ pub enum Failure {
     Command,
     /// The server refused the user, or could not prove its identity.
     Authentication {
-        /// Who could not authenticate where, why, and what may help.
+        /// The user, the server, the reason, and a possible remedy.
         message: String,
         /// The server's code, when it gave one.
         code: Option<i64>,
-        /// The server's reply as BSON; empty when it did not refuse by itself.
+        /// The server's reply as BSON; empty if the server did not refuse.
         reply: Vec<u8>,
     },
-    /// A question of authentication could not be answered outside of the core.
+    /// The face could not answer a request of the authentication.
     Unanswered,
     /// The server cannot work with this driver or these options.
     Configuration(String),

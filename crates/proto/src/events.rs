@@ -47,11 +47,11 @@ pub struct CommandFacts {
     pub operation_id: i64,
     /// The connection it is sent on.
     pub link: LinkId,
-    /// The server's own number for that connection, if its hello told one.
+    /// The server's own number for that connection, if its hello named one.
     pub server_connection_id: Option<i64>,
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
-    /// Whether neither the command nor its answer may be shown to anyone.
+    /// Whether the command and its answer must be hidden.
     pub is_sensitive: bool,
     /// How listeners see the reply.
     pub reply_shape: ReplyShape,
@@ -69,7 +69,7 @@ pub enum ReplyShape {
     RawBatch,
 }
 
-/// Why a command has no successful reply.
+/// The reason why a command has no successful reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandFailure {
     /// The server refused in this reply, a whole BSON document; for a sensitive command only the public
@@ -104,10 +104,10 @@ pub enum CommandEnd {
     Failed(CommandFailure),
 }
 
-/// Why a connection was closed.
+/// The reason why a connection was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CloseReason {
-    /// Its pool was cleared since it was opened.
+    /// Its pool was cleared after it was opened.
     Stale,
     /// It was idle for too long.
     Idle,
@@ -129,14 +129,14 @@ impl CloseReason {
     }
 }
 
-/// Why a check-out failed.
+/// The reason why a check-out failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckOutFailure {
-    /// No connection became free in time.
+    /// No connection became free before the timeout.
     Timeout,
     /// The pool was closed.
     PoolClosed,
-    /// A connection could not be made, or the pool was cleared meanwhile.
+    /// No connection could be opened, or the pool was cleared in the meantime.
     Connection,
 }
 
@@ -156,7 +156,7 @@ impl CheckOutFailure {
 pub enum PoolEvent {
     /// The pool was made, paused.
     Created,
-    /// The pool hands out connections from now on.
+    /// The pool begins to hand out connections.
     Ready,
     /// The pool was cleared: its connections are not used again.
     Cleared {
@@ -221,7 +221,7 @@ pub enum SelectionEvent {
         /// The longest wait.
         remaining: Duration,
     },
-    /// It goes to this server.
+    /// The operation uses this server.
     Succeeded {
         /// The server.
         address: Address,

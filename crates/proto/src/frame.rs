@@ -1,19 +1,19 @@
 //! Bytes in, whole messages out. Knows the length prefix of a message and nothing else about it.
 //! Spec: OP_MSG, "message header".
 //!
-//! The owner asks for a [`window`](Deframer::window), fills some of it, and says how much; nothing is copied between
+//! The owner asks for a [`window`](Deframer::window), fills some of it, and reports how much; nothing is copied between
 //! the socket and the message.
 
 use crate::error::ProtocolError;
 use crate::memory;
 
-/// The largest message that is accepted, header included: `maxMessageSizeBytes` of every server so far, and headroom.
+/// The largest accepted message, header included: `maxMessageSizeBytes` of every server so far, and headroom.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000 + 16 * 1024;
 
-/// Room for the replies of everyday commands. A recv returns at most about this much on a default socket.
+/// Room for the replies of common commands. A recv returns at most about this much on a default socket.
 const INITIAL_SIZE: usize = 64 * 1024;
 
-/// A buffer that grew past this for one large reply is given back once that reply was read.
+/// A larger buffer, grown for one large reply, is freed once that reply is read.
 const KEPT_SIZE: usize = 1024 * 1024;
 
 const HEADER_SIZE: usize = 16;
@@ -22,7 +22,7 @@ const HEADER_SIZE: usize = 16;
 #[derive(Default)]
 pub struct Deframer {
     buffer: Vec<u8>,
-    /// Start of the bytes that no message has claimed yet. `start <= end <= buffer.len()`
+    /// Start of the bytes that belong to no message yet. `start <= end <= buffer.len()`
     start: usize,
     /// End of the bytes received so far.
     end: usize,
@@ -47,18 +47,18 @@ impl Deframer {
             self.start = 0;
         }
         if self.buffer.len() < self.start + wanted {
-            // No more than a header is wanted: `received` has made room for a message whose length is known.
+            // Only a header is missing: `received` has made room for a message whose length is known.
             self.grow((self.start + wanted).max(INITIAL_SIZE));
         }
         if self.end == self.buffer.len() {
-            // A whole message fills the buffer and more was sent behind it.
+            // A whole message fills the buffer, and more bytes follow it.
             self.grow(self.end + INITIAL_SIZE);
         }
         &mut self.buffer[self.end..]
     }
 
     fn grow(&mut self, size: usize) {
-        // A fresh zeroed vector comes from the kernel untouched; `resize` would write every byte of it twice.
+        // The kernel provides a fresh zeroed vector without a write; `resize` would write every byte twice.
         self.move_to(vec![0; size]);
     }
 
@@ -80,10 +80,10 @@ impl Deframer {
         Ok(())
     }
 
-    /// Notes that `count` bytes of the window were filled; returns whether a whole message is there.
+    /// Records that `count` bytes of the window were filled; returns whether a whole message has arrived.
     ///
     /// # Errors
-    /// What arrived is no message, or there is no memory for the whole of it.
+    /// The received bytes are no message, or the whole message does not fit in memory.
     pub fn received(&mut self, count: usize) -> Result<bool, ProtocolError> {
         if count > self.buffer.len() - self.end {
             return Err(ProtocolError::new(format!(
@@ -120,7 +120,7 @@ impl Deframer {
         Ok(available >= length)
     }
 
-    /// Returns the message that has arrived whole, header included.
+    /// Returns the message that has arrived completely, header included.
     pub fn message(&self) -> Option<&[u8]> {
         let length = self.length?;
         self.buffer[self.start..self.end].get(..length)
@@ -137,7 +137,8 @@ impl Deframer {
         self.read_length()
     }
 
-    /// Hands the message that has arrived to the caller. A large one is moved, a small one copied, whichever is cheaper.
+    /// Gives the message that has arrived to the caller. A large one is moved, a small one copied, whichever is
+    /// cheaper.
     pub fn take(&mut self) -> Result<Vec<u8>, ProtocolError> {
         let Some(length) = self.length else { return Ok(Vec::new()) };
         if self.start == 0 && self.end == length && length > INITIAL_SIZE {
@@ -155,7 +156,7 @@ impl Deframer {
         Ok(message)
     }
 
-    /// Returns whether nothing was received beyond the messages already consumed.
+    /// Returns whether no bytes are left beyond the consumed messages.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }

@@ -1,6 +1,5 @@
-//! The hello commands: of a connection's handshake, of a monitor and of a pinger; and the commands of authentication
-//! behind a hello. Their replies are read by
-//! [`crate::topology::ServerDescription`]. Spec: mongodb-handshake, server-monitoring.
+//! The hello commands of handshakes, monitors and pingers, and the authentication commands after a hello.
+//! [`crate::topology::ServerDescription`] reads the replies. Spec: mongodb-handshake, server-monitoring.
 
 use mangonel_bson::{RawDocument, writer};
 
@@ -9,13 +8,13 @@ use crate::message::{Command, Replies};
 use crate::options::ClientOptions;
 use crate::topology::HelloRequest;
 
-/// The version of client-backpressure that this driver follows; a string by mongodb-handshake.
+/// The version of client-backpressure that this driver follows; a string, as mongodb-handshake requires.
 const BACKPRESSURE: &str = "2";
 
-/// Returns the hello that was asked for, stamped and ready to be sent.
+/// Returns the requested hello, stamped and ready to be sent.
 ///
-/// `hello_ok`: whether the server is known to understand the command by its new name. `extras` appends what a
-/// connection for operations asks besides: authentication and compression.
+/// `hello_ok`: whether the server is known to understand the command under its new name. `extras` appends further
+/// fields for a connection that runs operations: authentication and compression.
 ///
 /// # Errors
 /// When the client's metadata is no BSON document.
@@ -29,7 +28,7 @@ pub fn hello_command(
     let mut head = Command::begin();
     let start = writer::begin_document(&mut head);
     let api = RawDocument::from_bytes(&options.server_api).ok();
-    // Servers before 4.4.2 know only the legacy name; the others say `helloOk`.
+    // Servers before 4.4.2 know only the legacy name; newer ones reply with `helloOk`.
     let is_load_balanced = options.topology.is_load_balanced;
     let is_new_name_known = hello_ok || api.is_some() || is_load_balanced;
     writer::append_i32(&mut head, if is_new_name_known { "hello" } else { "isMaster" }, 1);
@@ -59,7 +58,7 @@ pub fn hello_command(
     finish(options, head, start, "admin", replies, request_id)
 }
 
-/// Returns a command of an authentication, stamped and ready to be sent.
+/// Returns an authentication command, stamped and ready to be sent.
 ///
 /// # Errors
 /// When `body` is no BSON document.

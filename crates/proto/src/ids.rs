@@ -1,13 +1,13 @@
-//! The numbers by which connections, exchanges, shards and sessions are named, and maps of them.
+//! The numbers that identify connections, exchanges, shards and sessions, and maps keyed by them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Names one connection for as long as its client lives.
+/// Identifies one connection for as long as its client lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct LinkId(pub u32);
 
-/// Names one exchange for as long as its client lives.
+/// Identifies one exchange for as long as its client lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ExchangeId(pub u64);
 
@@ -15,11 +15,11 @@ pub struct ExchangeId(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ShardId(pub u32);
 
-/// Names an explicit session in its client.
+/// Identifies an explicit session in its client.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u64);
 
-/// Values by the numbers above.
+/// A map keyed by one of the numbers above.
 pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Hashes one of these numbers. The core counts them itself, so no adversary chooses them: a product replaces SipHash,
@@ -51,7 +51,7 @@ impl Hasher for IdHasher {
 
     #[inline]
     fn finish(&self) -> u64 {
-        // A map takes its places from the low bits, and the product has its best in the high ones.
+        // A hash map indexes by the low bits, and the product mixes best into the high bits.
         self.0.rotate_left(26)
     }
 }
@@ -70,7 +70,7 @@ mod tests {
             let ids = (0..256u64).map(|number| ExchangeId(number * stride));
             let hashes: Vec<_> = ids.map(|id| hasher.hash_one(id)).collect();
             let places: HashSet<_> = hashes.iter().map(|hash| hash & 1023).collect();
-            // The seven bits by which a map tells neighbours apart.
+            // The seven bits with which a hash map distinguishes neighbours.
             let tags: HashSet<_> = hashes.iter().map(|hash| hash >> 57).collect();
             assert!(places.len() > 128 && tags.len() > 60, "{stride}: {} {}", places.len(), tags.len());
         }

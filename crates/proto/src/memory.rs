@@ -1,13 +1,13 @@
-//! Memory whose size the peer or the data decides: asked for in a way that can be refused.
+//! Allocates memory whose size the peer or the data decides, in a way that can fail.
 
-/// Smaller sizes come from memory that the process already has; without that, nothing could continue.
+/// Smaller allocations are not checked: without memory for those, nothing could continue anyway.
 const LEAST_ASKED: usize = 64 * 1024;
 
 /// Returns `size` zeros, or `None` when there is no memory for them.
 pub(crate) fn zeros(size: usize) -> Option<Vec<u8>> {
     if size > LEAST_ASKED {
-        // Reserved first, since `vec!`, whose zeros come untouched from the kernel, cannot report a failure. Without
-        // `black_box` the compiler would assume that the reservation succeeds.
+        // Reserved first, since `vec!`, which gets zeros from the kernel without a write, cannot report a failure.
+        // Without `black_box` the compiler would assume that the reservation succeeds.
         let mut asked: Vec<u8> = Vec::new();
         asked.try_reserve_exact(size).ok()?;
         std::hint::black_box(&mut asked);

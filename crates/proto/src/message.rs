@@ -14,7 +14,7 @@ const BODY_START: usize = HEADER_SIZE + 4 + 1;
 
 const CHECKSUM_PRESENT: u32 = 1 << 0;
 const MORE_TO_COME: u32 = 1 << 1;
-/// A peer must refuse a message with an unknown bit among these sixteen; the upper ones may be ignored.
+/// A peer must refuse a message with an unknown bit among these sixteen; unknown upper bits may be ignored.
 const REQUIRED_BITS: u32 = 0xFFFF;
 
 /// Space in front of a document sequence, so that the body can be written before it without moving megabytes.
@@ -22,7 +22,7 @@ const HEADROOM: usize = 1024;
 
 const IN_HEAD: usize = usize::MAX;
 
-/// How the reply to a command is to be sent.
+/// The replies to expect for a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Replies {
     /// One reply.
@@ -30,7 +30,7 @@ pub enum Replies {
     One,
     /// No reply at all: an unacknowledged write.
     None,
-    /// As many replies as the server likes, without being asked again.
+    /// As many replies as the server sends, without further requests.
     Exhaust,
 }
 
@@ -44,7 +44,7 @@ impl Replies {
     }
 }
 
-/// A command's own bytes, encoded once; fields that change with each attempt are stamped behind them.
+/// A command's own bytes, encoded once; the fields that change with each attempt are stamped behind them.
 pub struct Command {
     /// `BODY_START` reserved bytes, then the body document without its terminator, then the stamped fields.
     head: Vec<u8>,
@@ -52,19 +52,19 @@ pub struct Command {
     body_end: usize,
     /// `HEADROOM` reserved bytes, then a whole document-sequence section; empty without one.
     sequence: Vec<u8>,
-    /// Where the stamped message starts in `sequence`; `IN_HEAD` when all of it stands in `head`.
+    /// Where the stamped message starts in `sequence`; `IN_HEAD` when all of it is in `head`.
     start: usize,
 }
 
 impl Command {
-    /// Returns a buffer that ends where the body document is to be appended.
+    /// Returns a buffer to which the caller appends the body document.
     pub fn begin() -> Vec<u8> {
         let mut head = Vec::with_capacity(512);
         head.resize(BODY_START, 0);
         head
     }
 
-    /// Returns a buffer that ends where the documents of a sequence are to be appended.
+    /// Returns a buffer to which the caller appends the documents of a sequence.
     pub fn begin_sequence(identifier: &str, capacity: usize) -> Vec<u8> {
         let mut sequence = Vec::with_capacity(HEADROOM + 6 + identifier.len() + capacity);
         sequence.resize(HEADROOM, 0);
@@ -75,11 +75,11 @@ impl Command {
         sequence
     }
 
-    /// Makes a command of a buffer from [`begin`](Self::begin) with one whole document behind it, and of a sequence
-    /// from [`begin_sequence`](Self::begin_sequence), or an empty one.
+    /// Makes a command from the buffer of [`begin`](Self::begin), to which one whole document was appended, and a
+    /// sequence of [`begin_sequence`](Self::begin_sequence), or an empty one.
     ///
     /// # Errors
-    /// When no whole document stands behind the reserved bytes, or the sequence is over the size of a message.
+    /// When no whole document follows the reserved bytes, or the sequence is larger than a message.
     pub fn new(head: Vec<u8>, mut sequence: Vec<u8>) -> Result<Self, ProtocolError> {
         RawDocument::from_bytes(head.get(BODY_START..).unwrap_or_default())?;
         let body_end = head.len() - 1;
@@ -120,13 +120,13 @@ impl Command {
 
     /// Returns the command's name: the first key of its body.
     pub fn name(&self) -> &str {
-        // The body was checked to be a document when it was taken in; an empty one has no name.
+        // [`new`](Self::new) checked that the body is a document; an empty one has no name.
         let elements = self.head.get(BODY_START + 4..self.body_end).unwrap_or_default();
         let key = elements.get(1..).and_then(|rest| rest.split(|byte| *byte == 0).next());
         key.and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default()
     }
 
-    /// Returns bytes that begin with the body as a document, as it was stamped last.
+    /// Returns bytes that begin with the body as a document, in its last stamped form.
     pub fn body(&self) -> Option<&[u8]> {
         self.head.get(BODY_START..)
     }
@@ -137,7 +137,7 @@ impl Command {
     }
 
     /// Takes the time limits out of the body, before the first stamp: `maxTimeMS` and the `wtimeout` of its write
-    /// concern, which give way to the limit of the whole operation.
+    /// concern, which the limit of the whole operation replaces.
     pub fn drop_own_limits(&mut self) {
         let Ok(body) = RawDocument::from_bytes(self.head.get(BODY_START..).unwrap_or_default()) else {
             return;
@@ -147,7 +147,7 @@ impl Command {
         for element in body.iter().flatten() {
             match (element.key, element.value) {
                 ("maxTimeMS", _) => {}
-                // Without it, nothing of the concern may be left.
+                // Without it, the write concern may be empty.
                 ("writeConcern", RawValue::Document(concern))
                     if concern.iter().flatten().all(|part| part.key == "wtimeout") => {}
                 ("writeConcern", RawValue::Document(concern)) => {
@@ -165,8 +165,8 @@ impl Command {
         self.head = kept;
     }
 
-    /// Takes a field that is a document out of the body; empty when there is none. Only between two messages: what was
-    /// stamped is gone.
+    /// Takes a field that is a document out of the body; empty when there is none. Only between two messages: the
+    /// stamped fields are lost.
     pub fn take_document(&mut self, key: &str) -> Vec<u8> {
         self.unstamp();
         let found = self.find_document(key);
@@ -206,8 +206,8 @@ impl Command {
         None
     }
 
-    /// Lowers the body's `maxTimeMS` to `milliseconds`, if it has one above that. Only between two messages: what was
-    /// stamped is gone.
+    /// Lowers the body's `maxTimeMS` to `milliseconds`, if it has one above that. Only between two messages: the
+    /// stamped fields are lost.
     pub fn shorten_wait(&mut self, milliseconds: i64) {
         self.unstamp();
         let Ok(body) = RawDocument::from_bytes(self.head.get(BODY_START..).unwrap_or_default()) else {
@@ -246,7 +246,7 @@ impl Command {
             self.start = HEADROOM - self.head.len();
             self.sequence[self.start..HEADROOM].copy_from_slice(&self.head);
         } else {
-            // A long `let` or comment: rare enough to copy the documents behind it.
+            // A long `let` or comment is rare enough to copy the documents behind it.
             self.head.extend_from_slice(&self.sequence[HEADROOM..]);
             self.start = IN_HEAD;
         }
@@ -257,8 +257,8 @@ impl Command {
         if self.start == IN_HEAD { &self.head } else { &self.sequence[self.start..] }
     }
 
-    /// Returns the stamped command as one document, its document sequences as arrays behind its body: what listeners
-    /// are shown. Copies all of it.
+    /// Returns the stamped command as one document for listeners, its document sequences as arrays behind its body.
+    /// Copies everything.
     pub fn to_document(&self) -> Vec<u8> {
         let body = RawDocument::prefix(self.head.get(BODY_START..).unwrap_or_default());
         let body = body.map(|(body, _)| body.as_bytes()).unwrap_or(&[5, 0, 0, 0, 0]);
@@ -286,7 +286,7 @@ impl Command {
     }
 }
 
-/// One message of the server, checked.
+/// One message from the server, checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     /// The request that it answers.
@@ -314,7 +314,7 @@ fn read_i32(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
 }
 
-/// Returns whether the server will send another message behind this one without being asked.
+/// Returns whether the server will send another message after this one without a request.
 pub fn has_more_to_come(message: &[u8]) -> bool {
     read_i32(message, HEADER_SIZE).is_some_and(|flags| flags as u32 & MORE_TO_COME != 0)
 }
@@ -322,7 +322,7 @@ pub fn has_more_to_come(message: &[u8]) -> bool {
 /// Returns a reply with another body in place of its own.
 ///
 /// # Errors
-/// When the new message would be longer than any.
+/// When the new message would be larger than any message may be.
 pub fn with_body(message: &[u8], body: &[u8]) -> Result<Vec<u8>, ProtocolError> {
     let length = i32::try_from(BODY_START + body.len())
         .map_err(|_| ProtocolError::new(format!("expected a body of less than 2 GiB, got {}", body.len())))?;

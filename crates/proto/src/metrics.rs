@@ -33,18 +33,18 @@ pub const BOUNDS: [u64; 16] = [
 
 const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// How many series of operations, by name, place and outcome, are counted; the rest are counted together.
+/// The most series of operations, by name, place and outcome; all further ones are counted together.
 const MOST_SERIES: usize = 2000;
 
-/// The name, database and collection under which the rest is counted.
+/// The name, database and collection under which further operations are counted.
 const OTHER: &str = "_OTHER";
 
 const SLOTS: usize = 32;
 
-/// Durations, by their size.
+/// A histogram of durations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Histogram {
-    /// How many there were, in each bucket.
+    /// The number of durations in each bucket.
     pub counts: [u64; BUCKETS],
     /// Their sum in nanoseconds, in each bucket.
     pub nanos: [u64; BUCKETS],
@@ -59,13 +59,13 @@ impl Histogram {
     /// Counts one duration in nanoseconds.
     #[inline]
     fn add_nanos(&mut self, nanos: u64) {
-        // Most are in the first buckets.
+        // Most durations fall into the first buckets.
         let bucket = BOUNDS.iter().position(|bound| nanos <= *bound).unwrap_or(BUCKETS - 1);
         self.counts[bucket] += 1;
         self.nanos[bucket] += nanos;
     }
 
-    /// Counts one that took no time.
+    /// Counts a duration of zero.
     #[inline]
     pub fn add_zero(&mut self) {
         self.counts[0] += 1;
@@ -86,13 +86,13 @@ pub struct OperationKey {
     pub database: Box<str>,
     /// Its collection; empty for a command without one.
     pub collection: Box<str>,
-    /// The class of the error that it ended in; `None` when it went well.
+    /// The class of the error; `None` when the operation succeeded.
     pub error: Option<&'static str>,
     /// The server's code for that error.
     pub code: Option<i64>,
 }
 
-/// One kind of operations, and how long they took with all their attempts.
+/// One kind of operation, and the durations, all attempts included.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The key that they share.
@@ -106,13 +106,13 @@ pub struct Series {
 /// The counts of one server's pools; their names are those of pool events.
 #[derive(Clone, Debug, Default)]
 pub struct PoolCounts {
-    /// Connections begun to be opened.
+    /// Connections that began to open.
     pub created: u64,
     /// Connections closed, in the order of [`CLOSE_REASONS`].
     pub closed: [u64; 4],
     /// Check-outs that failed, in the order of [`CHECK_OUT_FAILURES`].
     pub failed: [u64; 3],
-    /// From asking for a connection to having it.
+    /// From requesting a connection to having it.
     pub waits: Histogram,
     /// From beginning to open a connection to its being usable.
     pub openings: Histogram,
@@ -151,30 +151,30 @@ impl PoolCounts {
 #[derive(Debug, Default)]
 pub struct Metrics {
     operations: Vec<Series>,
-    /// Where each is in `operations`.
+    /// The index of each key in `operations`.
     places: HashMap<OperationKey, u32>,
-    /// Where to look first, by [`Beginning::slot`]: a program does the same few things again and again.
+    /// The index to try first, by [`Beginning::slot`]: a program repeats the same few operations.
     first: [First; SLOTS],
-    /// Places to look at next, by [`Key::slot`].
+    /// The indexes to try next, by [`Key::slot`].
     recent: [u32; SLOTS],
-    /// From asking for a server to having chosen one.
+    /// From needing a server to having chosen one.
     pub selections: Histogram,
     /// How often no server could be chosen in time.
     pub selection_timeouts: u64,
-    /// Commands sent once more.
+    /// Commands that were sent again.
     pub retries: u64,
-    /// Messages sent whole, in bytes on the wire.
+    /// Messages sent completely, in bytes on the wire.
     pub bytes_sent: u64,
-    /// Messages received whole, in bytes on the wire.
+    /// Messages received completely, in bytes on the wire.
     pub bytes_received: u64,
-    /// Cursors that servers have open, with the connection that is kept for each.
+    /// Cursors open on servers, each with the connection that is kept for it.
     cursors: HashMap<i64, Option<LinkId>>,
 }
 
 impl Metrics {
-    /// Counts an operation that went well, if it begins as the one that was last counted in its slot. Returns whether it does.
+    /// Counts a successful operation, if it begins like the last one counted in its slot. Returns whether it does.
     ///
-    /// `elements`: those of its command.
+    /// `elements`: the elements of its command.
     #[inline]
     pub(crate) fn add_again(&mut self, elements: &[u8], database: &str, nanos: u64) -> bool {
         let Some(beginning) = Beginning::of(elements) else { return false };
@@ -183,7 +183,7 @@ impl Metrics {
             return false;
         }
         match self.operations.get_mut(first.place as usize) {
-            // A target has its own end, so a command that begins with these bytes has this target.
+            // A target marks its own end, so a command that begins with these bytes has this target.
             Some(series)
                 if is_at(elements, &series.target, Beginning::SIZE)
                     && is_same(series.key.database.as_bytes(), database.as_bytes())
@@ -198,7 +198,7 @@ impl Metrics {
 
     /// Counts a finished operation. The cheapest checks come first.
     ///
-    /// `elements`: those of its command.
+    /// `elements`: the elements of its command.
     pub(crate) fn add_operation(&mut self, elements: &[u8], key: Key<'_>, duration: Duration) {
         let slot = key.slot();
         let recent = self.recent[slot] as usize;
@@ -210,7 +210,7 @@ impl Metrics {
                 place
             }
         };
-        // The cursors that it kills are counted besides, so the long way is its only one.
+        // A `killCursors` never takes the shortcut, since the cursors that it kills must be counted too.
         if let Some(beginning) = Beginning::of(elements).filter(|_| !elements.starts_with(KILL_CURSORS)) {
             self.first[beginning.slot()] = First { beginning, place: place as u32 };
         }
@@ -242,7 +242,7 @@ impl Metrics {
         place
     }
 
-    /// Returns the operations counted, in the order in which each kind was first seen.
+    /// Returns the counted operations, in the order in which each kind was first seen.
     pub fn operations(&self) -> &[Series] {
         &self.operations
     }
@@ -252,17 +252,17 @@ impl Metrics {
         self.cursors.len()
     }
 
-    /// A server has opened a cursor.
+    /// Called when a server has opened a cursor.
     pub(crate) fn note_open_cursor(&mut self, id: i64, link: Option<LinkId>) {
         self.cursors.insert(id, link);
     }
 
-    /// A cursor was closed or given up.
+    /// Called when a cursor was closed or given up.
     pub(crate) fn note_closed_cursor(&mut self, id: i64) {
         self.cursors.remove(&id);
     }
 
-    /// A connection was closed, and with it the cursor that was bound to it.
+    /// Called when a connection was closed, and with it the cursor that was pinned to it.
     pub(crate) fn note_closed_link(&mut self, link: LinkId) {
         self.cursors.retain(|_, kept| *kept != Some(link));
     }
@@ -281,22 +281,22 @@ pub(crate) struct Key<'a> {
 impl Key<'_> {
     #[inline]
     fn slot(self) -> usize {
-        // The last byte is the end of a text; those before it differ between collections.
+        // The last byte is the end of a text; the bytes before it differ between collections.
         let [.., third, second, _] = self.target else { return 0 };
         let length = self.target.len() ^ self.database.len() << 2;
         (usize::from(*second) ^ usize::from(*third) << 1 ^ length) % SLOTS
     }
 }
 
-/// The first bytes of a command whose first field is a text: its name, and as many of the collection's as follow.
-/// All zero stands for no command: the length of a text is never zero.
+/// The first bytes of a command whose first field is a text: the command's name, then as much of the collection's name
+/// as fits. All zeros mean no command: the length of a text is never zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Beginning {
     name: u64,
     rest: u64,
 }
 
-/// Where the operations of one beginning were counted last.
+/// Where the operations with one beginning were last counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct First {
     beginning: Beginning,
@@ -304,10 +304,10 @@ struct First {
 }
 
 impl Beginning {
-    /// The bytes of a command that it stands for, the kind of the first field included.
+    /// The number of a command's bytes that it holds, including the kind of the first field.
     const SIZE: usize = 17;
 
-    /// Returns that of a command; None if the first field is no text: a `getMore` has its cursor's id there.
+    /// Returns the beginning of a command; `None` if the first field is no text: in a `getMore` it is the cursor's id.
     #[inline]
     fn of(elements: &[u8]) -> Option<Beginning> {
         let [TEXT, first @ ..] = elements.first_chunk::<{ Beginning::SIZE }>()? else { return None };
@@ -324,7 +324,7 @@ impl Beginning {
     }
 }
 
-/// Whether `elements` begin with `target` too, when their first bytes are equal up to `known`.
+/// Whether `elements` begin with `target`, given that their first bytes are equal up to `known`.
 #[inline]
 fn is_at(elements: &[u8], target: &[u8], known: usize) -> bool {
     match target.get(known..) {
@@ -345,7 +345,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Leaves out the bytes that differ between cursors: of a `getMore`, all before the collection's field.
+/// Leaves out the bytes that differ between cursors: in a `getMore`, all before the collection's field.
 #[inline]
 fn without_id(target: &[u8]) -> &[u8] {
     match target.strip_prefix(GET_MORE) {
@@ -379,14 +379,14 @@ impl OperationKey {
     }
 }
 
-/// Commands whose first field is a text that names no collection.
+/// Commands whose first field is a text, but not a collection's name.
 const NO_COLLECTION: &[&str] = &["createUser", "dropUser", "getLog", "getParameter", "updateUser"];
 
 const TEXT: u8 = 2;
 const INT64: u8 = 18;
 
-/// Returns the part of a command's elements that says what it does and where: the first field if that is a text, the first
-/// two fields of a `getMore`, and otherwise the key of the first field.
+/// Returns the part of a command's elements that names the operation and the collection: the first field if that is a
+/// text, the first two fields of a `getMore`, otherwise the key of the first field.
 #[inline]
 pub(crate) fn target_of(elements: &[u8]) -> &[u8] {
     let Some(end) = key_end(elements) else { return elements };
@@ -401,13 +401,13 @@ pub(crate) fn target_of(elements: &[u8]) -> &[u8] {
     elements.get(..target.unwrap_or(end)).unwrap_or(elements)
 }
 
-/// A `killCursors` begins so.
+/// The first bytes of a `killCursors`.
 pub(crate) const KILL_CURSORS: &[u8] = b"\x02killCursors\0";
 
-/// A `getMore` begins so; the cursor's id follows.
+/// The first bytes of a `getMore`; the cursor's id follows.
 const GET_MORE: &[u8] = b"\x12getMore\0";
 
-/// Returns where the key of the first element ends, the zero behind it included.
+/// Returns where the key of the first element ends, including its zero byte.
 #[inline]
 fn key_end(elements: &[u8]) -> Option<usize> {
     elements.iter().skip(1).position(|byte| *byte == 0).map(|zero| zero + 2)
@@ -420,7 +420,7 @@ fn text_end(elements: &[u8], key_end: usize) -> Option<usize> {
     Some(key_end + 4 + usize::try_from(i32::from_le_bytes(length)).ok()?)
 }
 
-/// Returns the collection that a command names; `None` for one that names none. It may be what [`target_of`] returns.
+/// Returns the collection that a command names; `None` if it names none. `elements` may be the result of [`target_of`].
 pub fn collection_of(elements: &[u8]) -> Option<&str> {
     let elements = match elements.strip_prefix(GET_MORE) {
         Some(rest) => rest.get(8..)?,
@@ -434,7 +434,7 @@ pub fn collection_of(elements: &[u8]) -> Option<&str> {
 }
 
 impl Failure {
-    /// Returns the name of the error that it becomes.
+    /// Returns the name of the error class for this failure.
     pub fn class(&self) -> &'static str {
         match self {
             Failure::ServerSelection(_) => "ServerSelectionTimeoutError",

@@ -1,4 +1,4 @@
-//! One command as its caller asked for it: encoded once, before a connection is taken, because encoding runs user code.
+//! One command as its caller requested it: encoded once, before a connection is taken, because encoding runs user code.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use crate::read_preference::ReadPreference;
 use crate::session::ServerSession;
 use crate::topology::Address;
 
-/// What a command does to the server, which decides where it may go and whether it may be sent twice.
+/// The effect of a command on the server, which decides on which servers it may run and whether it may be sent twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Reads; sent again once when the connection breaks and `retryReads` is on.
     Read,
-    /// Goes on with a read whose position only the server knows, such as `getMore`; never sent twice.
+    /// Continues a read whose position only the server knows, such as `getMore`; never sent twice.
     ReadOnce,
     /// Writes so that the server recognises a repetition; sent again once with the same transaction number.
     RetryableWrite,
     /// Writes, or may write; never sent twice.
     Write,
-    /// Sends nothing: it is done once a server that takes writes is known.
+    /// Sends nothing: it is done once a writable server is known.
     Selection,
-    /// A command of the user, which may do anything; sent again only when the server says that it did nothing.
+    /// A command of the user, which may do anything; sent again only if the server reports that it did nothing.
     Command,
     /// Commits a transaction; retried once, regardless of options.
     Commit,
@@ -40,14 +40,14 @@ impl Kind {
     }
 }
 
-/// Which server session a command runs in.
+/// The server session in which a command runs.
 #[derive(Debug)]
 pub enum SessionChoice {
     /// One from the pool, for this command or the cursor it opens.
     Implicit,
     /// None at all: unacknowledged writes, and commands that must not have one.
     None,
-    /// The one the cursor was opened with.
+    /// The one in which the cursor was opened.
     Of(ServerSession),
     /// One that the user opened.
     Explicit(SessionId),
@@ -57,46 +57,47 @@ pub enum SessionChoice {
 /// Spec: client-side-operations-timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Limit {
-    /// As long as the client's `timeoutMS` says.
+    /// As long as the client's `timeoutMS` allows.
     #[default]
     OfClient,
     /// No limit.
     None,
-    /// This long.
+    /// A limit for this operation.
     Within(Duration),
 }
 
-/// One command, ready to be begun.
+/// One command, ready to begin.
 pub struct Operation {
     /// Its bytes.
     pub command: Command,
     /// The database it runs on.
     pub database: Box<str>,
-    /// What it does.
+    /// Its effect.
     pub kind: Kind,
-    /// How it is answered.
+    /// The replies to expect.
     pub replies: Replies,
     /// Its session.
     pub session: SessionChoice,
-    /// Where a read may go; `None` for the primary without saying so.
+    /// The read preference; `None` for the primary without sending one.
     pub read_preference: Option<ReadPreference>,
     /// The server it must go to: that of its cursor.
     pub server: Option<Address>,
     /// The connection it must use: that of an exhaust cursor. The pool counts it as checked out.
     pub pinned: Option<LinkId>,
-    /// How long it may take altogether, instead of the client's own limit.
+    /// How long it may take in total, instead of the client's own limit.
     pub limit: Limit,
-    /// Whether the server is not told the limit: it would take that of a cursor's first command for all of its batches.
+    /// Whether the limit is not sent: the server would apply the limit of a cursor's first command to all of its
+    /// batches.
     pub omits_max_time: bool,
     /// Whether replies are already on their way, so that nothing is sent: the later batches of an exhaust cursor.
     pub is_under_way: bool,
     /// Whether it only opens a connection to `server` for the pool, and sends no command on it.
     pub is_filling: bool,
-    /// Whether the driver runs it for itself, so that listeners hear nothing of it.
+    /// Whether the driver runs it for itself, so that it has no events.
     pub is_silent: bool,
-    /// Whether its owner makes spans of it, and is to be told of each command sent and answered.
+    /// Whether its owner makes spans, and needs the start and end of each command.
     pub is_traced: bool,
-    /// The operation id for listeners, if it is one of several commands: those of a bulk write.
+    /// The operation id for listeners, if it is one of several commands of a bulk write.
     pub group: Option<i64>,
     /// How listeners see its reply.
     pub reply_shape: ReplyShape,
@@ -125,10 +126,10 @@ impl Operation {
         }
     }
 
-    /// Makes an operation that opens one more connection to a server, as far as its pool lacks one.
+    /// Makes an operation that opens one more connection to a server, if its pool needs one.
     ///
     /// # Errors
-    /// When its own command cannot be read back, which would be a bug.
+    /// When its generated command cannot be read back, which would be a bug.
     pub fn filling(server: Address) -> Result<Operation, ProtocolError> {
         let mut head = Command::begin();
         let start = writer::begin_document(&mut head);

@@ -1,4 +1,4 @@
-//! The options of a client that the core decides by.
+//! The options of a client that affect the core's decisions.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use crate::auth::login::Login;
 use crate::compress::Compressor;
 use crate::topology::TopologySettings;
 
-/// The options that the core decides by.
+/// The options that affect the core's decisions.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     /// The deployment as the user described it.
     pub topology: TopologySettings,
     /// How much slower than the fastest suitable server another one may be.
     pub local_threshold: Duration,
-    /// Whether the user has a say in which of the suitable servers are taken.
+    /// Whether the user's `server_selector` chooses among the suitable servers.
     pub has_selector: bool,
     /// The limits of each pool.
     pub pool: PoolOptions,
@@ -21,7 +21,7 @@ pub struct ClientOptions {
     pub wait_queue_timeout: Option<Duration>,
     /// How long opening a connection may take, handshake included; `None` for no limit.
     pub connect_timeout: Option<Duration>,
-    /// How long a reply may take; the time counts from each byte that arrives; `None` for no limit.
+    /// How long a reply may take; the time restarts with each byte that arrives; `None` for no limit.
     pub socket_timeout: Option<Duration>,
     /// How long to look for a suitable server.
     pub server_selection_timeout: Duration,
@@ -29,20 +29,20 @@ pub struct ClientOptions {
     pub retry_reads: bool,
     /// Whether writes are sent again once.
     pub retry_writes: bool,
-    /// How often at most a command is sent again because the server has too much to do.
+    /// The most times that a command is sent again to an overloaded server.
     pub max_adaptive_retries: u32,
-    /// Whether a server that has too much to do is avoided in the next attempt.
+    /// Whether the next attempt avoids an overloaded server.
     pub enable_overload_retargeting: bool,
     /// How long an operation may take, all attempts included; `None` for no limit. `wait_queue_timeout` and
-    /// `socket_timeout` do not count for an operation with a limit.
+    /// `socket_timeout` do not apply to an operation with a limit.
     pub timeout: Option<Duration>,
     /// The `client` document of the handshake, as BSON.
     pub metadata: Vec<u8>,
-    /// `apiVersion` and its companions as one BSON document; empty without them.
+    /// `apiVersion` and related fields as one BSON document; empty without them.
     pub server_api: Vec<u8>,
-    /// Who its connections authenticate as; `None` for no user.
+    /// The user whom its connections authenticate as; `None` for no user.
     pub login: Option<Login>,
-    /// How messages may be compressed, the most wanted first; empty for not at all.
+    /// The compressors in order of preference; empty for no compression.
     pub compressors: Vec<Compressor>,
 }
 
@@ -51,11 +51,11 @@ pub struct ClientOptions {
 pub struct PoolOptions {
     /// The most connections at once; 0 for no limit.
     pub max_pool_size: usize,
-    /// How many idle connections are kept open.
+    /// The number of idle connections to keep open.
     pub min_pool_size: usize,
     /// The most connections being opened at once.
     pub max_connecting: usize,
-    /// How long a connection may stand idle before it is closed instead of used.
+    /// How long a connection may be idle before it is closed instead of used.
     pub max_idle_time: Option<Duration>,
 }
 

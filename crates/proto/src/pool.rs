@@ -33,7 +33,7 @@ struct Idle {
     since: Instant,
 }
 
-/// The books of one pool.
+/// The bookkeeping of one pool.
 pub struct Pool {
     options: PoolOptions,
     generation: u32,
@@ -42,7 +42,7 @@ pub struct Pool {
     pending: usize,
     /// The connections in their handshake; those still being connected have no link yet.
     shaking: Vec<LinkId>,
-    /// Behind a load balancer: the service of each connection, and the generation of it that the connection belongs to.
+    /// Behind a load balancer: the service of each connection, and the connection's generation of that service.
     services: IdMap<LinkId, (ObjectId, u32)>,
     /// How often the connections of a service were cleared.
     service_generations: HashMap<ObjectId, u32>,
@@ -53,7 +53,7 @@ pub struct Pool {
     woken: Vec<ExchangeId>,
     /// Events for listeners, if there are any: connections checked in and closed.
     log: Vec<PoolEvent>,
-    /// Its counts, which few programs read, so counting must cost nothing.
+    /// Its counts. Few programs read them, so counting must cost nothing.
     counts: Box<PoolCounts>,
     is_observed: bool,
     is_closed: bool,
@@ -97,12 +97,12 @@ impl Pool {
         &self.counts
     }
 
-    /// Returns its counts, to be changed.
+    /// Returns its counts, for changing.
     pub(crate) fn counts_mut(&mut self) -> &mut PoolCounts {
         &mut self.counts
     }
 
-    /// Returns the generation of connections opened now.
+    /// Returns the generation of new connections.
     pub fn generation(&self) -> u32 {
         self.generation
     }
@@ -122,17 +122,17 @@ impl Pool {
         self.out.get(&link).copied()
     }
 
-    /// Returns whether a connection is in use by an exchange that knows of it.
+    /// Returns whether an exchange holds a connection and knows of it.
     pub fn is_held(&self, link: LinkId) -> bool {
         self.is_out(link) && !self.is_granted(link)
     }
 
-    /// Returns whether a connection is in its books, idle or in use.
+    /// Returns whether it contains a connection, idle or in use.
     pub fn holds(&self, link: LinkId) -> bool {
         self.out.contains_key(&link) || self.idle.iter().any(|idle| idle.link == link)
     }
 
-    /// Returns whether an exchange waits here and was granted nothing yet.
+    /// Returns whether an exchange waits here without a grant.
     pub fn is_waiting(&self, exchange: ExchangeId) -> bool {
         self.waiters.contains(&exchange)
     }
@@ -142,7 +142,7 @@ impl Pool {
         self.waiters.len()
     }
 
-    /// Asks for a connection on behalf of `exchange`.
+    /// Requests a connection on behalf of `exchange`.
     pub fn check_out(&mut self, exchange: ExchangeId, now: Instant) -> CheckOut {
         if self.waiters.is_empty()
             && let Some(answer) = self.offer(now)
@@ -158,11 +158,11 @@ impl Pool {
         self.grants.remove(&exchange)
     }
 
-    /// Forgets a waiter; a connection that it was granted and did not take goes to the next one.
+    /// Forgets a waiter; a connection granted to it but not taken goes to the next one.
     pub fn abandon(&mut self, exchange: ExchangeId, now: Instant) {
         self.waiters.retain(|waiter| *waiter != exchange);
         match self.grants.remove(&exchange) {
-            // Its owner does not know it yet.
+            // The waiter does not know of it yet.
             Some(CheckOut::Ready(link)) => self.take_back(link, now),
             Some(CheckOut::Establish) => self.failed(None, now),
             Some(CheckOut::Wait) | None => {}
@@ -194,7 +194,7 @@ impl Pool {
         self.serve(now);
     }
 
-    /// Gives a connection back that must not be used again.
+    /// Gives back a connection that must not be used again.
     pub fn discard(&mut self, link: LinkId, now: Instant) {
         let was_idle = self.idle.iter().any(|idle| idle.link == link);
         if !was_idle && !self.is_granted(link) {
@@ -203,49 +203,49 @@ impl Pool {
         self.shut(link, CloseReason::Error);
         self.out.remove(&link);
         self.idle.retain(|idle| idle.link != link);
-        // It may have been granted to a waiter that has not run since: that one is the first in the queue again.
+        // It may be granted to a waiter that has not run since: that waiter becomes the first in the queue again.
         if let Some(waiter) = self.revoke(link) {
             self.waiters.push_front(waiter);
         }
         self.serve(now);
     }
 
-    /// Notes that a connection opened under `generation` is ready, and out with the exchange that opened it.
+    /// Records that a connection opened under `generation` is ready, and in use by the exchange that opened it.
     pub fn established(&mut self, link: LinkId, generation: u32, now: Instant) {
         self.enter(link, generation);
         self.serve(now);
     }
 
-    /// Records that a connection opened in the background is ready; [`put_by`](Self::put_by) follows. A waiter is to
-    /// get this one, so none may be sent to open another meanwhile.
+    /// Records that a connection opened in the background is ready; [`put_by`](Self::put_by) follows. A waiter will get
+    /// this one, so no waiter may open another in the meantime.
     pub fn enter(&mut self, link: LinkId, generation: u32) {
         self.pending = self.pending.saturating_sub(1);
         self.shaking.retain(|shaking| *shaking != link);
         self.out.insert(link, generation);
     }
 
-    /// Notes that a connection that is being opened is connected, and begins its handshake.
+    /// Records that a connection being opened is connected, and begins its handshake.
     pub fn connected(&mut self, link: LinkId) {
         self.shaking.push(link);
     }
 
-    /// Notes that a connection that is out belongs to this service behind the load balancer.
+    /// Records that a connection in use belongs to this service behind the load balancer.
     pub fn belongs_to(&mut self, link: LinkId, service: ObjectId) {
         let generation = self.service_generation(service);
         self.services.insert(link, (service, generation));
     }
 
-    /// Returns the service of a connection, and the generation of it that the connection belongs to.
+    /// Returns the service of a connection, and the connection's generation of that service.
     pub fn service_of(&self, link: LinkId) -> Option<(ObjectId, u32)> {
         self.services.get(&link).copied()
     }
 
-    /// Returns the number that new connections to a service belong to.
+    /// Returns the generation for new connections to a service.
     pub fn service_generation(&self, service: ObjectId) -> u32 {
         self.service_generations.get(&service).copied().unwrap_or_default()
     }
 
-    /// Starts a new generation of one service: its idle connections close now, those in use when they come back.
+    /// Starts a new generation of one service: its idle connections close now, those in use when they are checked in.
     pub fn clear_service(&mut self, service: ObjectId, is_interrupting: bool) {
         *self.service_generations.entry(service).or_default() += 1;
         let is_hit = |link: &LinkId| self.services.get(link).is_some_and(|(known, _)| *known == service);
@@ -257,8 +257,8 @@ impl Pool {
         self.interrupt(in_use, CloseReason::Stale);
     }
 
-    /// Closes connections in use. An exchange that has one publishes its end when it gives it up; a waiter that was granted
-    /// one and has not taken it looks for a server again.
+    /// Closes connections in use. An exchange that holds one publishes the closing when it gives it up; a waiter that
+    /// was granted one and has not taken it selects a server again.
     fn interrupt(&mut self, links: Vec<LinkId>, reason: CloseReason) {
         for link in links {
             self.out.remove(&link);
@@ -269,12 +269,12 @@ impl Pool {
         }
     }
 
-    /// Takes a connection from the waiter that it was granted to and that has not run since.
+    /// Takes back a connection that was granted to a waiter that has not run since.
     fn revoke(&mut self, link: LinkId) -> Option<ExchangeId> {
         self.grants.extract_if(|_, answer| *answer == CheckOut::Ready(link)).next().map(|(waiter, _)| waiter)
     }
 
-    /// Whether a connection waits for a waiter that has not run since.
+    /// Whether a connection is granted to a waiter that has not run since.
     fn is_granted(&self, link: LinkId) -> bool {
         self.grants.values().any(|answer| *answer == CheckOut::Ready(link))
     }
@@ -290,14 +290,14 @@ impl Pool {
     /// Closes connections that were idle for too long.
     pub fn prune(&mut self, now: Instant) {
         let Some(longest) = self.options.max_idle_time else { return };
-        // The last one given back is the last in the list, so the oldest come first.
+        // Connections are appended when they are checked in, so those idle for the longest come first.
         let kept = self.idle.iter().position(|idle| now.saturating_since(idle.since) <= longest);
         let count = kept.unwrap_or(self.idle.len());
         let perished: Vec<Idle> = self.idle.drain(..count).collect();
         perished.iter().for_each(|idle| self.shut(idle.link, CloseReason::Idle));
     }
 
-    /// Returns how many connections may be opened now to have as many as are to be kept open.
+    /// Returns how many connections may be opened now to reach the number to keep open.
     pub fn missing(&self) -> usize {
         let total = self.idle.len() + self.out.len() + self.pending;
         let wanted = self.options.min_pool_size.saturating_sub(total);
@@ -313,7 +313,7 @@ impl Pool {
         is_missing
     }
 
-    /// Notes that a connection could not be opened; `link` when it broke in its handshake.
+    /// Records that a connection could not be opened; `link` if it broke during its handshake.
     pub fn failed(&mut self, link: Option<LinkId>, now: Instant) {
         self.shaking.retain(|shaking| Some(*shaking) != link);
         link.into_iter().for_each(|link| self.shut(link, CloseReason::Error));
@@ -321,20 +321,20 @@ impl Pool {
         self.serve(now);
     }
 
-    /// Starts a new generation: idle connections close now, those in use when they come back.
+    /// Starts a new generation: idle connections close now, those in use when they are checked in.
     pub fn clear(&mut self) {
         self.generation += 1;
         let reason = if self.is_closed { CloseReason::PoolClosed } else { CloseReason::Stale };
         std::mem::take(&mut self.idle).iter().for_each(|idle| self.shut(idle.link, reason));
     }
 
-    /// Clears the pool and sends every waiter away, to look for a server again; `is_interrupting` closes connections in
-    /// use as well.
+    /// Clears the pool and wakes every waiter to select a server again; `is_interrupting` also closes connections in
+    /// use.
     pub fn pause(&mut self, is_interrupting: bool) {
         self.clear();
         if is_interrupting {
             self.interrupt(self.out.keys().copied().collect(), CloseReason::Stale);
-            // Its handshake notices, and gives it up.
+            // The handshake notices the closed link and gives it up.
             self.closing.append(&mut self.shaking);
         }
         self.woken.extend(self.waiters.drain(..));

@@ -5,17 +5,17 @@ use std::fmt;
 
 use mangonel_bson as bson;
 
-/// Which kinds of member may answer.
+/// The kinds of members that may answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
     /// The primary only.
     #[default]
     Primary,
-    /// The primary, or a secondary while there is none.
+    /// The primary, or a secondary if there is none.
     PrimaryPreferred,
     /// A secondary only.
     Secondary,
-    /// A secondary, or the primary while no secondary suits.
+    /// A secondary, or the primary if no secondary is suitable.
     SecondaryPreferred,
     /// Any member within the latency window.
     Nearest,
@@ -41,18 +41,18 @@ impl Mode {
     }
 }
 
-/// Tags that a server must all carry. The empty set suits every server.
+/// Tags, all of which a server must have. The empty set matches every server.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TagSet(pub Vec<(String, String)>);
 
 impl TagSet {
-    /// Tells whether a server with these tags carries all of ours.
+    /// Returns whether a server with these tags has all tags of this set.
     pub fn is_matched_by(&self, tags: &[(String, String)]) -> bool {
         self.0.iter().all(|tag| tags.contains(tag))
     }
 }
 
-/// A read preference that is consistent in itself.
+/// A read preference without contradictions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReadPreference {
     mode: Mode,
@@ -61,18 +61,18 @@ pub struct ReadPreference {
     hedge: Option<Vec<u8>>,
 }
 
-/// Why a read preference cannot be.
+/// The reason why a read preference is invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadPreferenceError {
-    /// Mode primary leaves nothing for tags to choose from.
+    /// Mode primary allows no tags: there is only one primary.
     TagsWithPrimary,
-    /// Mode primary cannot be stale.
+    /// Mode primary allows no limit on staleness.
     MaxStalenessWithPrimary,
-    /// Mode primary cannot hedge.
+    /// Mode primary allows no hedged reads.
     HedgeWithPrimary,
     /// A limit on staleness is a positive number of seconds.
     MaxStaleness {
-        /// The number met.
+        /// The number found.
         found: i64,
     },
 }
@@ -104,8 +104,8 @@ impl ReadPreference {
 
     /// Makes a read preference.
     ///
-    /// Tag sets are tried in order, and the first that any server matches decides; without any set, all servers
-    /// suit. A `max_staleness_seconds` of -1 sets no limit. `hedge` is a whole BSON document.
+    /// Tag sets are tried in order, and the first that any server matches decides; without tag sets, all servers match.
+    /// A `max_staleness_seconds` of -1 sets no limit. `hedge` is a whole BSON document.
     ///
     /// # Errors
     /// With mode primary nothing else may be set; a limit on staleness must be positive.
@@ -144,7 +144,7 @@ impl ReadPreference {
     /// Reads the `$readPreference` document of a command.
     ///
     /// # Errors
-    /// In words, when it is not one: what was expected and what was found.
+    /// When it is invalid; the text names what was expected and what was found.
     pub fn from_document(document: bson::RawDocument<'_>) -> Result<ReadPreference, String> {
         let wrong = |error: bson::Error| error.to_string();
         let name = document.get_str("mode").map_err(wrong)?.unwrap_or("primary");
@@ -174,7 +174,7 @@ impl ReadPreference {
         self.mode
     }
 
-    /// Returns the tag sets, in the order they are tried. Empty when every server suits.
+    /// Returns the tag sets, in the order in which they are tried; empty if every server matches.
     pub fn tag_sets(&self) -> &[TagSet] {
         &self.tag_sets
     }
@@ -184,7 +184,7 @@ impl ReadPreference {
         self.max_staleness_seconds
     }
 
-    /// Appends the preference as commands carry it, under `key` (`$readPreference`).
+    /// Appends the preference to a command, under `key` (`$readPreference`).
     pub fn append_to(&self, out: &mut Vec<u8>, key: &str) {
         let start = bson::begin_subdocument(out, key);
         bson::append_str(out, "mode", self.mode.name());
@@ -200,7 +200,7 @@ impl ReadPreference {
             bson::end_document(out, array);
         }
         if let Some(seconds) = self.max_staleness_seconds {
-            // As the number of a user's own document would be stored.
+            // The type that a number in the user's own document would have.
             match i32::try_from(seconds) {
                 Ok(seconds) => bson::append_i32(out, "maxStalenessSeconds", seconds),
                 Err(_) => {

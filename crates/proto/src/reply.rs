@@ -8,16 +8,16 @@ use mangonel_bson::{RawDocument, RawValue};
 
 use crate::error::ProtocolError;
 
-/// A cursor as the server answered it. Ranges are offsets in the reply's body.
+/// A cursor in a server's reply. Ranges are offsets in the reply's body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CursorFacts {
     /// The server's id; 0 when there is nothing left to fetch.
     pub id: i64,
-    /// The namespace it lives in.
+    /// Its namespace.
     pub namespace: Range<usize>,
     /// The array document of `firstBatch` or `nextBatch`.
     pub batch: Range<usize>,
-    /// The resume token behind this batch of a change stream.
+    /// The resume token after this batch of a change stream.
     pub post_batch_resume_token: Option<Range<usize>>,
 }
 
@@ -28,16 +28,16 @@ impl CursorFacts {
     }
 }
 
-/// The error labels that the core decides by.
+/// The error labels that affect the core's decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Labels {
     /// `RetryableWriteError`: the same write may be sent again.
     pub is_retryable_write: bool,
     /// `RetryableError`: the server did nothing.
     pub is_retryable: bool,
-    /// `SystemOverloadedError`: the server has too much to do.
+    /// `SystemOverloadedError`: the server is overloaded.
     pub is_overloaded: bool,
-    /// `NoWritesPerformed`: this attempt wrote nothing, so an earlier error says more.
+    /// `NoWritesPerformed`: this attempt wrote nothing, so an earlier error is more informative.
     pub wrote_nothing: bool,
 }
 
@@ -55,13 +55,13 @@ pub struct Facts {
     pub is_state_change: bool,
     /// Whether a write or its write concern failed.
     pub has_write_errors: bool,
-    /// What the server says of the error.
+    /// The server's labels for the error.
     pub labels: Labels,
-    /// The base of the waits that an overloaded server asks for.
+    /// The base of the waits that an overloaded server requests.
     pub base_backoff: Option<Duration>,
     /// The cursor, when the reply has one.
     pub cursor: Option<CursorFacts>,
-    /// Where `$clusterTime` stands in the body, as a whole document.
+    /// The range of `$clusterTime` in the body, a whole document.
     pub cluster_time: Option<Range<usize>>,
 }
 
@@ -106,7 +106,7 @@ impl Facts {
                 }
                 (b"baseBackoffMS", value) => {
                     let milliseconds = value.as_i64_lenient().and_then(|value| u64::try_from(value).ok());
-                    // Without a wait, refused clients would return at the same time.
+                    // Without a wait, refused clients would all retry at the same time.
                     facts.base_backoff = milliseconds.filter(|&value| value > 0).map(Duration::from_millis);
                 }
                 _ => {}

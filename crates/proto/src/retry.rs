@@ -8,7 +8,7 @@ use crate::operation::Kind;
 use crate::options::ClientOptions;
 use crate::reply::Facts;
 
-/// Half of the longest first wait for an overloaded server, unless it names another.
+/// Half of the longest first wait for an overloaded server, unless the server sends another base.
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The longest wait for an overloaded server.
@@ -19,7 +19,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 pub enum Again {
     /// None: the reply is the result.
     No,
-    /// Another attempt, where the rules for repeating this kind of command hold.
+    /// Another attempt, if the rules for this kind of command allow it.
     Now,
     /// Another attempt for any command, after a wait: the overloaded server did nothing.
     AfterBackoff,
@@ -35,8 +35,8 @@ pub fn after_network_error(kind: Kind, options: &ClientOptions) -> bool {
     }
 }
 
-/// Whether the command may be sent again after an attempt that did nothing for certain: no connection could be made, or
-/// the server had too much to do. Any command may, unless the user turned retries off.
+/// Whether the command may be sent again after an attempt that certainly did nothing: no connection could be opened, or
+/// the server was overloaded. Any command may, unless the user turned retries off.
 pub fn after_nothing_done(kind: Kind, options: &ClientOptions) -> bool {
     match kind {
         Kind::Read | Kind::ReadOnce => options.retry_reads,
@@ -46,7 +46,7 @@ pub fn after_nothing_done(kind: Kind, options: &ClientOptions) -> bool {
     }
 }
 
-/// Whether the command may be sent again after this reply. A server of 4.4 or newer labels the writes that may.
+/// Whether the command may be sent again after this reply. Servers since 4.4 label the writes that may.
 pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again {
     let labels = facts.labels;
     if labels.is_overloaded && labels.is_retryable {
@@ -63,8 +63,8 @@ pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again 
 
 /// Returns how long to wait before the given retry, 1 for the first.
 ///
-/// `base`: what the server names as `baseBackoffMS`; it is doubled for each retry, the first included. `chance`: any number; the wait is a fraction of its longest, so
-/// that clients sent away together do not come back together.
+/// `base`: the server's `baseBackoffMS`; it is doubled for each retry, the first included. `chance`: a random number
+/// that selects a fraction of the longest wait, so that clients refused together do not retry together.
 pub fn backoff(retry: u32, base: Option<Duration>, chance: u64) -> Duration {
     let doubled = base.unwrap_or(BASE_BACKOFF).saturating_mul(1 << retry.min(30));
     doubled.min(LONGEST_BACKOFF).mul_f64((chance >> 11) as f64 / (1u64 << 53) as f64)

@@ -1,4 +1,4 @@
-//! Which commands hold credentials, so that their content is hidden and not compressed; Python asks here, too.
+//! The commands that hold credentials, whose content is hidden and not compressed; Python uses this list too.
 //! Spec: command-logging-and-monitoring, OP_COMPRESSED.
 
 /// Commands whose content is a secret, in lower case.

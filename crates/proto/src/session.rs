@@ -9,7 +9,7 @@ use crate::topology::Address;
 /// One server session; at most one exchange or cursor holds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSession {
-    /// The UUID that the server knows it by.
+    /// The UUID that identifies it to the server.
     pub id: [u8; 16],
     /// Counts retryable writes and transactions; every one takes the next number.
     pub txn_number: i64,
@@ -18,11 +18,11 @@ pub struct ServerSession {
     /// The server on which a cancelled command may have opened a cursor in this session; the cursor's id is unknown.
     pub left_cursor_at: Option<Address>,
     last_use: Instant,
-    /// How often the process had forked when it was made; a child must not use its parent's sessions.
+    /// The number of forks before it was made; a child must not use its parent's sessions.
     era: u32,
 }
 
-/// A retryable write in a session of the pool's whose outcome is unknown: the server may still carry it out.
+/// A retryable write in an implicit session whose outcome is unknown: the server may still carry it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LostWrite {
     /// The id of its session, which no other command uses any more.
@@ -33,7 +33,7 @@ pub struct LostWrite {
 
 impl LostWrite {
     /// Returns its session for one more write, which takes the next number. A server that has begun that write refuses
-    /// the lost one from then on. Another caller may ask the same, so the session does not go to the pool.
+    /// the lost one from then on. Another caller may need the same, so the session does not go to the pool.
     pub fn session_for_another(self, now: Instant) -> ServerSession {
         ServerSession {
             id: self.session,
@@ -46,7 +46,7 @@ impl LostWrite {
     }
 }
 
-/// Makes ids from a seed of the caller; the core has no source of chance of its own.
+/// Makes ids from the caller's seed; the core has no randomness of its own.
 #[derive(Debug)]
 pub struct IdSource {
     state: [u64; 2],
@@ -92,7 +92,7 @@ pub struct SessionPool {
     era: u32,
 }
 
-/// A session is not used in the last minute before the server would end it.
+/// A session is not used in its last minute before the server ends it.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 
 impl SessionPool {
@@ -101,7 +101,7 @@ impl SessionPool {
         SessionPool { idle: Vec::new(), ids, era: 0 }
     }
 
-    /// Returns a session to use now. `timeout`: how long the deployment keeps an idle one, when it says.
+    /// Returns a session to use now. `timeout`: how long the deployment keeps an idle session, if known.
     pub fn take(&mut self, timeout: Option<Duration>, now: Instant) -> ServerSession {
         while let Some(mut session) = self.idle.pop() {
             if !is_expired(&session, timeout, now) {
@@ -119,7 +119,7 @@ impl SessionPool {
         }
     }
 
-    /// Returns whether a session is of this process, not of the one that it was forked from.
+    /// Returns whether a session belongs to this process, not to the one that it was forked from.
     pub fn is_own(&self, session: &ServerSession) -> bool {
         session.era == self.era
     }
@@ -136,7 +136,7 @@ impl SessionPool {
         self.idle.push(session);
     }
 
-    /// Returns the ids of all idle sessions and forgets them: for `endSessions`, or in a forked child for nothing.
+    /// Returns the ids of all idle sessions and forgets them: for `endSessions`, or in a forked child to discard them.
     pub fn drain(&mut self) -> Vec<[u8; 16]> {
         self.idle.drain(..).map(|session| session.id).collect()
     }

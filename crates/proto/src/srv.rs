@@ -1,24 +1,23 @@
-//! SRV records as a list of routers that comes and goes: which of them to use, and when to ask again. Asks no
-//! DNS server and draws no random number; whether a name may be used at all is settled where the records are read.
+//! SRV records as a list of routers that changes: which of them to use, and when to query again. Queries no DNS server
+//! and draws no random number; the code that reads the records checks the names.
 //! Spec: initial-dns-seedlist-discovery, "srvMaxHosts"; polling-srv-records-for-mongos-discovery.
 
 use std::time::Duration;
 
 use crate::topology::Address;
 
-/// The least time between two questions.
+/// The least time between two queries.
 pub const MIN_POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Returns when to ask DNS again: when the answer expires, but never too soon.
+/// Returns when to query DNS again: when the answer expires, but never too soon.
 ///
-/// `ttl` is the least time to live of all records; `None` after a question that failed, which is repeated after
-/// a heartbeat.
+/// `ttl` is the least time to live of all records; `None` after a failed query, which is repeated after a heartbeat.
 pub fn poll_interval(ttl: Option<Duration>, heartbeat_frequency: Duration) -> Duration {
     ttl.map_or(heartbeat_frequency, |ttl| ttl.max(MIN_POLL_INTERVAL))
 }
 
-/// Returns the routers to use from now on: those in use that are still named, then others at random until there
-/// are `max_hosts`. No limit, as zero is too, means all of them.
+/// Returns the routers to use from now on: those in use that are still listed, then others at random until there are
+/// `max_hosts`. Zero or no limit means all of them.
 ///
 /// `random` returns a fresh random number at each call.
 pub fn choose_hosts(
@@ -36,7 +35,7 @@ pub fn choose_hosts(
         }
     }
     let limit = max_hosts.filter(|&limit| limit > 0).unwrap_or(usize::MAX);
-    // More than the limit are in use only when the limit itself shrank.
+    // Only after the limit was lowered can more than the limit be in use.
     chosen.truncate(limit);
     if chosen.len() + others.len() <= limit {
         chosen.append(&mut others);

@@ -1,4 +1,4 @@
-//! A clock reading. The core never looks at a clock: every entry point that needs the time is given one of these.
+//! A clock reading. The core never looks at a clock: every entry point that needs the time takes a reading.
 
 use std::ops::{Add, Sub};
 use std::time::Duration;

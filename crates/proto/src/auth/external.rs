@@ -7,15 +7,15 @@ use mangonel_bson as bson;
 use super::{AuthError, Command, Mechanism, State, append_sasl_start, conversation_id, is_done, payload};
 use crate::auth::sasl_continue;
 
-/// A token from the cache, one from a refresh token, and a new one: a further try would repeat one of these.
+/// A token from the cache, one from a refresh token, and a new one: a fourth try would repeat one of these.
 const MOST_TRIES: u32 = 3;
 
-/// What the provider of the next message needs.
+/// The input that the provider needs for the next message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Prompt {
     /// The server's message; `None` at the start of a conversation.
     pub challenge: Option<Vec<u8>>,
-    /// The number of the token that the server refused or that has expired; it must not be sent again.
+    /// The number of a token that the server refused or that has expired; it must not be sent again.
     pub refused: Option<u64>,
 }
 
@@ -36,9 +36,10 @@ pub struct Word {
     pub payload: Hidden,
     /// The number of the token in it; 0 when there is none.
     pub token: u64,
-    /// Whether there may be a newer token when the server refuses this one.
+    /// Whether the provider may have a newer token if the server refuses this one.
     pub has_successor: bool,
-    /// Whether the server may end the conversation after it. Earlier, the server has not proved its identity.
+    /// Whether the server may end the conversation after this message. Before it, the server has not proved its
+    /// identity.
     pub is_last: bool,
 }
 
@@ -62,7 +63,7 @@ impl Conversation {
         &self.prompt
     }
 
-    /// Returns the number of the token that was sent last; 0 for none.
+    /// Returns the number of the last sent token; 0 for none.
     pub(super) fn token(&self) -> u64 {
         self.said.as_ref().map_or(0, |word| word.token)
     }
@@ -83,7 +84,7 @@ impl Conversation {
         State::ExternalSent(command, self)
     }
 
-    /// Takes the server's answer.
+    /// Handles the server's answer.
     pub(super) fn hear(mut self, reply: bson::RawDocument<'_>) -> Result<State, AuthError> {
         if is_done(reply) {
             let is_proven = self.said.as_ref().is_some_and(|word| word.is_last);

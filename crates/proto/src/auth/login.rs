@@ -19,7 +19,7 @@ pub struct Login {
     settled: Option<Mechanism>,
     /// The message that authenticated the last connection, if other connections may use it too.
     word: Option<Word>,
-    /// Where the user's credentials may be sent; `None` for anywhere.
+    /// The hosts to which the user's credentials may be sent; `None`: any host.
     allowed_hosts: Option<Vec<String>>,
 }
 
@@ -65,7 +65,7 @@ impl Login {
         Ok(authentication)
     }
 
-    /// Begins to authenticate again on a connection that was authenticated before, with the token of this number.
+    /// Begins to authenticate again on a connection that was authenticated before, which used the token of this number.
     ///
     /// # Errors
     /// As for [`begin`](Self::begin).
@@ -86,7 +86,7 @@ impl Login {
         }
     }
 
-    /// Sends this token in no further hello.
+    /// Keeps this token out of later hello commands.
     pub fn forget_token(&mut self, token: u64) {
         self.word = self.word.take().filter(|word| word.token > token);
     }

@@ -1,9 +1,9 @@
 //! Authentication of one connection: chooses the mechanism, makes the commands, and checks the server's
 //! answers. Sends nothing, makes no randomness, and never prints a secret. Spec: auth; mongodb-handshake.
 //!
-//! Order: [`Authentication::append_to_hello`] while the hello command is written,
-//! [`Authentication::handle_hello`] with its reply, then each step of [`Authentication::poll_step`] until it
-//! says [`Step::Done`]. An error ends the connection.
+//! Order: [`Authentication::append_to_hello`] while the hello command is written, [`Authentication::handle_hello`] with
+//! its reply, then each step of [`Authentication::poll_step`] until it returns [`Step::Done`]. An error ends the
+//! connection.
 
 pub mod external;
 pub mod login;
@@ -88,7 +88,7 @@ impl Mechanism {
         MECHANISMS[self as usize].0
     }
 
-    /// Returns the mechanism for a user who named none: the stronger SCRAM if the server has it for this user.
+    /// Returns the mechanism for a user who chose none: the stronger SCRAM if the server offers it to this user.
     pub fn negotiate<'a>(supported: impl IntoIterator<Item = &'a str>) -> Mechanism {
         match supported.into_iter().any(|name| name == Mechanism::ScramSha256.name()) {
             true => Mechanism::ScramSha256,
@@ -115,7 +115,7 @@ pub struct Credential {
 pub enum AuthError {
     /// The mechanism needs a name or a password that was not given.
     Missing {
-        /// The name or the password, as errors call it.
+        /// `name` or `password`, as in the error message.
         what: &'static str,
         /// The mechanism.
         mechanism: &'static str,
@@ -136,13 +136,13 @@ pub enum AuthError {
     },
     /// The server could not prove that it knows the password.
     ServerSignature,
-    /// The server ended the conversation before it proved anything.
+    /// The server ended the conversation before it proved its identity.
     Unproven,
     /// The server refused.
     Refused {
         /// Its error code, when it gave one.
         code: Option<i64>,
-        /// Its words.
+        /// Its message.
         message: String,
     },
 }
@@ -204,7 +204,7 @@ enum State {
     ScramFirst(Command, Scram),
     ScramKeys(KeyRequest, Scram, i32),
     ScramLast(Command, Scram),
-    /// The server has proved itself, but expects one more, empty message.
+    /// The server has proved its identity, but expects one more, empty message.
     ScramEmpty(Command),
     External(Conversation),
     ExternalSent(Command, Conversation),
@@ -228,7 +228,7 @@ pub struct Authentication {
     credential: Credential,
     nonce: String,
     state: State,
-    /// A message that authenticated another connection; sent inside hello.
+    /// The message that authenticated another connection; sent inside hello.
     remembered: Option<Word>,
 }
 
@@ -238,13 +238,14 @@ impl Authentication {
         let nonce = BASE64.encode(nonce);
         let mut authentication =
             Authentication { credential, nonce, state: State::Hello(None), remembered: None };
-        // Every server since 4.0 has SCRAM-SHA-256 for most users, so a user who named nothing begins with it.
+        // Every server since 4.0 has SCRAM-SHA-256 for most users, so the driver tries it first unless the user chose a
+        // mechanism.
         let guess = authentication.credential.mechanism.unwrap_or(Mechanism::ScramSha256);
         if let Some(hash) = scram_hash(guess) {
             let begun = authentication.scram(guess, hash);
             match begun {
                 Ok(scram) => authentication.state = State::Hello(Some((guess, scram))),
-                // The user may be one of SCRAM-SHA-1, which takes any password.
+                // The user may have only SCRAM-SHA-1, which takes any password.
                 Err(AuthError::PasswordCharacters) if authentication.credential.mechanism.is_none() => {}
                 Err(error) => return Err(error),
             }
@@ -252,10 +253,10 @@ impl Authentication {
         Ok(authentication)
     }
 
-    /// Begins again on a connection that said hello long ago, because the server asked for it.
+    /// Begins again on a connection whose handshake is long over, because the server requires it.
     ///
-    /// `mechanism` is the one settled before; see [`Authentication::mechanism`]. `expired`: the number of the token that
-    /// the connection was authenticated with.
+    /// `mechanism`: the result of [`Authentication::mechanism`] after the first time. `expired`: the number of the
+    /// token that authenticated the connection.
     pub fn again(
         credential: Credential,
         mechanism: Mechanism,
@@ -273,12 +274,12 @@ impl Authentication {
         Ok(authentication)
     }
 
-    /// Sends in hello the message that authenticated another connection.
+    /// Sets the message to send in hello: it authenticated another connection.
     pub fn remember(&mut self, word: Option<Word>) {
         self.remembered = word;
     }
 
-    /// Returns the number of the token that the connection was authenticated with; 0 for none.
+    /// Returns the number of the token that authenticated the connection; 0 for none.
     pub fn token(&self) -> u64 {
         match &self.state {
             State::ExternalDone(conversation) => conversation.token(),
@@ -292,7 +293,7 @@ impl Authentication {
         self.credential.mechanism
     }
 
-    /// Appends to the hello command: the question which mechanisms the user has, and the first message of the
+    /// Appends two parts to the hello command: the request for the user's mechanisms, and the first message of the
     /// conversation, which saves a round trip.
     pub fn append_to_hello(&self, out: &mut Vec<u8>) {
         let Credential { username, source, mechanism, .. } = &self.credential;
@@ -396,7 +397,7 @@ impl Authentication {
         };
     }
 
-    /// Returns the message that authenticated this connection, for the next one.
+    /// Returns the message that authenticated this connection, for reuse on the next one.
     pub fn word(&self) -> Option<&Word> {
         self.remembered.as_ref().filter(|word| word.token != 0)
     }
@@ -446,8 +447,8 @@ impl Authentication {
             }
             Mechanism::ScramSha1 | Mechanism::ScramSha256 => {
                 let hash = scram_hash(mechanism).unwrap_or(Hash::Sha256);
-                // A conversation the server ignored inside hello begins again with the same nonce: nothing
-                // was answered to it, and the server's own part is new.
+                // If the server ignored the conversation inside hello, it begins again with the same nonce, which the
+                // server has not answered.
                 let scram = self.scram(mechanism, hash)?;
                 append_sasl_start(&mut command, mechanism, &scram.first());
                 bson::end_document(&mut command, start);
@@ -511,7 +512,7 @@ fn sasl_continue(conversation: i32, payload: &[u8]) -> Command {
 }
 
 fn take_scram_first(mut scram: Scram, reply: RawDocument<'_>) -> Result<State, AuthError> {
-    // A server that ended the conversation here would be trusted without proof.
+    // If the server could end the conversation here, it would be trusted without proof.
     if is_done(reply) {
         return Err(AuthError::Unproven);
     }
@@ -519,7 +520,7 @@ fn take_scram_first(mut scram: Scram, reply: RawDocument<'_>) -> Result<State, A
     Ok(State::ScramKeys(request, scram, conversation_id(reply)))
 }
 
-/// A reply without `ok`, as the one inside hello, counts as good.
+/// A reply without `ok`, such as the one inside hello, counts as a success.
 fn check_ok(reply: RawDocument<'_>) -> Result<(), AuthError> {
     match reply.get_bool_lenient("ok") {
         Ok(Some(true) | None) => Ok(()),

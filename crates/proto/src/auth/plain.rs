@@ -3,7 +3,7 @@
 
 use super::Secret;
 
-/// Returns the only message: no other identity, the name, the password.
+/// Returns the only message: no authorization identity, the name, the password.
 pub fn message(username: &str, password: &Secret) -> Vec<u8> {
     format!("\0{username}\0{}", password.reveal()).into_bytes()
 }

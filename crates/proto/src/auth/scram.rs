@@ -1,5 +1,5 @@
-//! SCRAM-SHA-1 and SCRAM-SHA-256 as a conversation of byte strings. Knows no command and no connection, makes no
-//! nonce. The slow step, deriving keys, is a value of its own so that it can run elsewhere and be remembered.
+//! SCRAM-SHA-1 and SCRAM-SHA-256 as a conversation of byte strings. Knows no command and no connection, makes no nonce.
+//! The slow step, deriving keys, is a separate value, so it can run on another thread and its result can be cached.
 //! Spec: RFC 5802, RFC 7677; auth, "SCRAM-SHA-1", "SCRAM-SHA-256", "Caching credentials".
 
 use std::collections::HashMap;
@@ -15,11 +15,11 @@ use subtle::ConstantTimeEq;
 
 use super::{AuthError, Secret};
 
-/// With fewer rounds than this, a recorded conversation is too cheap to attack.
+/// With fewer rounds than this, a recorded conversation is too easy to attack.
 const MIN_ITERATIONS: u32 = 4096;
 /// With more rounds than this, a server could keep the client busy for minutes.
 const MAX_ITERATIONS: u32 = 10_000_000;
-/// No channel binding, no other identity.
+/// No channel binding, no authorization identity.
 const GS2_HEADER: &str = "n,,";
 
 /// The hash function of a SCRAM mechanism.
@@ -58,7 +58,7 @@ impl Hash {
         }
     }
 
-    /// Returns the password as this mechanism hashes it.
+    /// Returns the password in the form that this mechanism hashes.
     pub fn prepare(self, username: &str, password: &Secret) -> Result<Secret, AuthError> {
         match self {
             Hash::Sha1 => {
@@ -76,7 +76,7 @@ impl Hash {
     }
 }
 
-/// The keys of both proofs, derived from the password at some cost.
+/// The keys of both proofs; deriving them from the password is slow.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     client_key: Vec<u8>,
@@ -114,7 +114,7 @@ impl KeyRequest {
         let password_digest = Sha256::digest(password.reveal());
         let mut id = Sha256::new();
         for part in [&[hash as u8][..], username.as_bytes(), &password_digest, &salt] {
-            // Each part with its length, so that no two lists of parts read the same.
+            // Each part with its length, so that two lists of parts never give the same input.
             id.update((part.len() as u64).to_le_bytes());
             id.update(part);
         }
@@ -123,7 +123,7 @@ impl KeyRequest {
         KeyRequest { hash, password, salt, iterations, id }
     }
 
-    /// Names the keys, for [`KeyCache`].
+    /// Returns the id of the keys, for [`KeyCache`].
     pub fn id(&self) -> KeyId {
         self.id
     }
@@ -153,12 +153,12 @@ impl KeyCache {
     /// The most keys that are kept.
     pub const CAPACITY: usize = 64;
 
-    /// Returns the keys derived for an equal request before.
+    /// Returns the keys derived earlier for an equal request.
     pub fn find(&self, id: KeyId) -> Option<&Keys> {
         self.keys.get(&id)
     }
 
-    /// Keeps keys. A full cache is emptied: its salts were changed, most likely.
+    /// Keeps keys. A full cache is emptied: most likely the salts have changed.
     pub fn keep(&mut self, id: KeyId, keys: Keys) {
         if self.keys.len() >= Self::CAPACITY && !self.keys.contains_key(&id) {
             self.keys.clear();
@@ -187,7 +187,7 @@ impl fmt::Debug for Scram {
 }
 
 impl Scram {
-    /// Begins a conversation. `password` is prepared already; `nonce` is random and holds no comma.
+    /// Begins a conversation. `password` comes from [`Hash::prepare`]; `nonce` is random and holds no comma.
     pub fn new(hash: Hash, username: &str, password: Secret, nonce: String) -> Scram {
         let escaped = username.replace('=', "=3D").replace(',', "=2C");
         Scram {
@@ -207,7 +207,7 @@ impl Scram {
         format!("{GS2_HEADER}{}", self.first_bare).into_bytes()
     }
 
-    /// Takes the server's first message and returns which keys are needed now.
+    /// Handles the server's first message; returns the request for the keys.
     pub fn handle_first(&mut self, message: &[u8]) -> Result<KeyRequest, AuthError> {
         let malformed = || AuthError::Malformed { what: "the server's first SCRAM message" };
         let message = std::str::from_utf8(message).map_err(|_| malformed())?;
@@ -229,7 +229,7 @@ impl Scram {
         Ok(KeyRequest::new(self.hash, &self.username, self.password.clone(), salt, iterations))
     }
 
-    /// Returns the client's last message, which proves that it has the password.
+    /// Returns the client's last message, which proves that the client knows the password.
     pub fn last(&mut self, keys: &Keys) -> Vec<u8> {
         let without_proof = format!("c={},r={}", BASE64.encode(GS2_HEADER), self.server_nonce);
         let auth_message = format!("{},{},{without_proof}", self.first_bare, self.server_first);
@@ -240,7 +240,7 @@ impl Scram {
         format!("{without_proof},p={}", BASE64.encode(proof)).into_bytes()
     }
 
-    /// Takes the server's last message, which proves that it has the password too.
+    /// Handles the server's last message, which proves that the server knows the password too.
     pub fn handle_last(&self, message: &[u8]) -> Result<(), AuthError> {
         let malformed = || AuthError::Malformed { what: "the server's last SCRAM message" };
         let message = std::str::from_utf8(message).map_err(|_| malformed())?;
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// One conversation of a specification: the hash, the prepared password, and the messages of each side.
+    /// An example from a specification: the hash, the prepared password, and the messages of both sides.
     struct Vector {
         hash: Hash,
         password: &'static str,
@@ -323,7 +323,7 @@ mod tests {
     fn a_server_that_does_not_have_the_password_is_refused() {
         for vector in VECTORS {
             let mut scram = begin(vector);
-            // Before the client's proof no signature is right, not even none at all.
+            // Before the client's proof every signature is refused, even an empty one.
             assert_eq!(scram.handle_last(b"v="), Err(AuthError::ServerSignature));
             let keys = scram.handle_first(vector.server_first.as_bytes()).unwrap().derive();
             scram.last(&keys);

@@ -1,4 +1,4 @@
-//! The facts about each connection from its handshake: its number, its service, its compression, its token.
+//! The facts about each connection from its handshake: the server's number for it, service, compression, token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ pub(crate) struct ConnectionFacts {
     pub(crate) server_connection_id: Option<i64>,
     /// The service behind a load balancer.
     pub(crate) service_id: Option<ObjectId>,
-    /// How messages on it are compressed.
+    /// The compression of its messages.
     pub(crate) compressor: Option<Compressor>,
-    /// The number of the token that its user showed; 0 for none.
+    /// The number of the token that authenticated it; 0 for none.
     token: u64,
 }
 
@@ -47,14 +47,14 @@ impl Client {
         self.connections.get(&link)?.compressor
     }
 
-    /// Records the token that a connection was authenticated with.
+    /// Records the token that authenticated a connection.
     pub(crate) fn note_token(&mut self, link: LinkId, token: u64) {
         if let Some(connection) = self.connections.get_mut(&link) {
             connection.token = token;
         }
     }
 
-    /// Returns the number of the token that a connection was authenticated with; 0 for none.
+    /// Returns the number of the token that authenticated a connection; 0 for none.
     pub(crate) fn token(&self, link: LinkId) -> u64 {
         self.connections.get(&link).map_or(0, |connection| connection.token)
     }

@@ -1,5 +1,5 @@
-//! The counts of the client, and copies of them. Operations are counted only on request; opened and closed
-//! connections, which are rare, always.
+//! The counts of the client, and copies of them. Operations are counted only on request; opened and closed connections
+//! are rare and always counted.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::topology::Address;
 /// The most former servers that are counted one by one.
 const MOST_GONE: usize = 200;
 
-/// The host under which all others are counted, with port 0.
+/// The host under which further former servers are counted together, with port 0.
 const REST: &str = "_other";
 
 /// The counts of closed pools, kept for a bounded number of former servers.
 #[derive(Default)]
 pub(super) struct Gone(BTreeMap<Address, PoolCounts>);
 
-/// The connections of one server over all shards: the current ones, and the counts.
+/// The connections of one server over all shards: how many there are now, and what was counted.
 #[derive(Clone, Debug, Default)]
 pub struct PoolSnapshot {
     /// Connections that are idle.
@@ -49,7 +49,7 @@ impl Client {
         self.topology.changes()
     }
 
-    /// Counts messages that were sent and received whole, in bytes on the wire.
+    /// Counts messages that were sent and received completely, in bytes on the wire.
     #[inline]
     pub fn count_bytes(&mut self, sent: usize, received: usize) {
         if let Some(metrics) = &mut self.metrics {
@@ -89,7 +89,7 @@ impl Client {
 }
 
 impl Gone {
-    /// Returns the counts of a server, to be changed. `is_known`: whether the deployment has a server.
+    /// Returns the counts of a server, for changing. `is_known`: whether the deployment includes an address.
     fn of(&mut self, address: &Address, is_known: impl Fn(&Address) -> bool) -> &mut PoolCounts {
         if self.0.len() >= MOST_GONE && !self.0.contains_key(address) {
             let rest = Address::new(REST, 0);

@@ -1,4 +1,4 @@
-//! The queues that the owner drains after the lock was released: links to close, exchanges to wake, actions, events.
+//! The queues that the owner drains after releasing the lock: links to close, exchanges to wake, actions, events.
 
 use std::collections::VecDeque;
 
@@ -47,7 +47,7 @@ impl Client {
         std::mem::take(&mut self.actions)
     }
 
-    /// Returns the events since the last call, in order; only of requested kinds.
+    /// Returns the events of requested kinds since the last call, in order.
     pub fn poll_events(&mut self) -> VecDeque<Event> {
         self.collect_logs();
         self.events.take()

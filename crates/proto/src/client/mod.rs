@@ -101,13 +101,13 @@ impl Client {
         Self::observed(options, Interests::default(), seed, now)
     }
 
-    /// Makes a client as [`new`](Self::new) does, whose events of these kinds are to be fetched with
+    /// Makes a client as [`new`](Self::new) does, which records events of these kinds for
     /// [`poll_events`](Self::poll_events).
     pub fn observed(mut options: ClientOptions, interests: Interests, seed: [u8; 16], now: Instant) -> Self {
         options.topology.has_listeners = interests.contains(Interests::TOPOLOGY);
         let mut ids = IdSource::new(seed);
         let choices = IdSource::new(ids.next_uuid());
-        // Request ids start anywhere, so that two clients behind one proxy are told apart in its log.
+        // Request ids start at a random number, so that the log of a proxy distinguishes two clients.
         let next_request = (ids.next_u64() >> 34) as i32;
         let topology = Topology::new(options.topology.clone(), now);
         let mut client = Client {
@@ -140,12 +140,12 @@ impl Client {
         client
     }
 
-    /// Returns the options it was made with.
+    /// Returns the options of the client.
     pub fn options(&self) -> &ClientOptions {
         &self.options
     }
 
-    /// Replaces the `client` document of handshakes to come; one that is being written keeps the old one.
+    /// Replaces the `client` document of later handshakes; one that is being written keeps the old document.
     pub fn set_metadata(&mut self, metadata: Vec<u8>) {
         self.options.metadata = metadata;
     }
@@ -173,7 +173,7 @@ impl Client {
         self.woken.append(&mut self.selecting);
     }
 
-    /// Starts over in a forked child, without connections and knowledge, and with another seed for ids.
+    /// Starts over in a forked child: no connections, nothing known, another seed for ids.
     pub fn restart_in_child(&mut self, seed: [u8; 16], now: Instant) {
         self.servers.clear();
         self.selecting.clear();
@@ -254,7 +254,7 @@ impl Client {
                     self.publish_pool(&address, || PoolEvent::Created);
                     self.servers.insert(address, Server::default());
                 }
-                // A server that is not known is not selected, so its pools need no gate of their own.
+                // An unknown server is never selected, so its pools need no check here.
                 Effect::ReadyPool { address } => {
                     let server = self.servers.get_mut(&address);
                     if server.is_some_and(|server| !std::mem::replace(&mut server.is_ready, true)) {
@@ -297,7 +297,7 @@ impl Client {
         }
     }
 
-    /// Chooses a server for an operation; `None` when none suits now.
+    /// Chooses a server for an operation; `None` if none is suitable now.
     pub(crate) fn select(
         &mut self,
         criteria: Criteria<'_>,
@@ -315,7 +315,7 @@ impl Client {
         )
     }
 
-    /// Returns the servers that suit an operation, for the user's `server_selector`; `None` without one.
+    /// Returns the suitable servers for an operation, if the user set a `server_selector`; else `None`.
     pub(crate) fn candidates(
         &self,
         criteria: Criteria<'_>,
@@ -383,8 +383,8 @@ impl Client {
         self.selecting.retain(|waiting| *waiting != exchange);
     }
 
-    /// Returns the `$clusterTime` document to gossip, if one was seen and the deployment accepts it.
-    /// `session`: the one seen by the command's session, which may be newer.
+    /// Returns the `$clusterTime` document to gossip, if one is known and the deployment accepts it. `session`: the
+    /// cluster time of the command's session, which may be newer.
     pub(crate) fn cluster_time<'a>(
         &'a self,
         server: &ServerDescription,
@@ -440,10 +440,10 @@ impl Client {
         self.sessions.drain()
     }
 
-    /// Returns how long the deployment keeps idle sessions; `None` when it has none or is not known yet.
+    /// Returns how long the deployment keeps idle sessions; `None` if it has no sessions or is not known yet.
     pub fn session_timeout(&self) -> Option<Duration> {
         if self.is_load_balanced() {
-            // Unknown; a service restarts a forgotten session.
+            // Not known; if a service has forgotten a session, it starts it again.
             return Some(ENDLESS);
         }
         let minutes = self.description().logical_session_timeout_minutes?;

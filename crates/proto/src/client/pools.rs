@@ -1,4 +1,4 @@
-//! The pools of one client: for each server one in every shard that uses it. Their rules are `Pool`'s own.
+//! The pools of one client: one for each server and shard that uses it. `Pool` holds their rules.
 //! Spec: connection-monitoring-and-pooling.
 
 use std::collections::btree_map::Entry;
@@ -63,7 +63,8 @@ impl Client {
         Some(missing)
     }
 
-    /// Closes a link that the server has closed. If an exchange holds it, it stays in the books until then.
+    /// Closes a link that the server has closed. A link that an exchange holds stays recorded until the exchange gives
+    /// it up.
     pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
         let place = self.pinned.remove(&link);
         match self.pool_of_link(shard, link) {
@@ -87,21 +88,21 @@ impl Client {
         }
     }
 
-    /// Notes that a connection stays with a cursor or a transaction, until [`release_pinned`](Self::release_pinned) or an
+    /// Records that a cursor or a transaction keeps a connection, until [`release_pinned`](Self::release_pinned) or an
     /// exchange gives it up.
     pub(crate) fn keep_pinned(&mut self, link: LinkId, server: &Address, shard: ShardId) {
         self.pinned.insert(link, (server.clone(), shard));
     }
 
-    /// Notes that an exchange gives up a connection, and tells of it.
+    /// Records that an exchange gives up a connection, and publishes that.
     pub(crate) fn forget_pinned(&mut self, link: LinkId) {
-        // Asked at each check-in, where few clients have any.
+        // This runs at each check-in, and few clients have pinned connections.
         if !self.pinned.is_empty() {
             self.pinned.remove(&link);
         }
     }
 
-    /// Closes a connection that a cursor or a transaction held while its pool closed it, or was closed itself.
+    /// Closes a connection that a cursor or a transaction held, after its pool closed it or was itself closed.
     fn close_orphan(&mut self, place: Option<(Address, ShardId)>, link: LinkId, now: Instant) {
         let Some((address, shard)) = place else { return self.closing.push(link) };
         let server = self.servers.get_mut(&address);
@@ -115,7 +116,7 @@ impl Client {
         self.publish_pool(&address, || PoolEvent::ConnectionClosed { link, reason });
     }
 
-    /// Returns the pool of one server in one shard, if a connection was ever checked out there.
+    /// Returns the pool of one server in one shard, if it ever had a check-out.
     pub fn pool(&self, server: &Address, shard: ShardId) -> Option<&Pool> {
         self.servers.get(server)?.pools.get(&shard)
     }

@@ -16,7 +16,7 @@ impl Client {
         id
     }
 
-    /// Returns an explicit session; `None` once it was ended, or in a forked child, whose parent it belongs to.
+    /// Returns an explicit session; `None` once it was ended, or in a forked child: it belongs to the parent.
     pub fn session(&self, id: SessionId) -> Option<&ClientSession> {
         self.open_sessions.get(&id)
     }
@@ -35,8 +35,8 @@ impl Client {
         self.open_sessions.get_mut(&id)
     }
 
-    /// Ends an explicit session. A transaction must have been aborted before; one that was not is left to the server's
-    /// own time limit.
+    /// Ends an explicit session. A transaction must have been aborted before; otherwise it stays open until the
+    /// server's time limit.
     pub fn end_session(&mut self, id: SessionId, now: Instant) {
         let Some(mut session) = self.open_sessions.remove(&id) else { return };
         let link = session.transaction.unpin();
@@ -49,7 +49,7 @@ impl Client {
     /// Starts a transaction in a session. The concerns are documents, or empty.
     ///
     /// # Errors
-    /// When the session was ended, or one is active.
+    /// When the session was ended, or has an active transaction.
     pub fn start_transaction(
         &mut self,
         id: SessionId,

@@ -1,5 +1,5 @@
-//! Publishes the events of a command and of its check-out: one start, and one end for each start. Nothing is
-//! made while there is no listener. Spec: command-logging-and-monitoring, connection-monitoring-and-pooling.
+//! Publishes the events of a command and of its check-out: one start, and one end for each start. Makes no event
+//! without a listener. Spec: command-logging-and-monitoring, connection-monitoring-and-pooling.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::message::Replies;
 use crate::secret_commands::{is_hello, is_secret};
 use crate::time::Instant;
 
-/// The events of an exchange that listeners have been told of.
+/// The events of an exchange that were published.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// The operation's id in the events; the number of its first request unless the caller chose one.
+    /// The operation's id in the events; by default the number of its first request.
     operation_id: Option<i64>,
     /// Whether its wait for a server was published.
     is_selecting: bool,
     command: Announcement,
-    /// Start and end that the owner has not taken yet for its span; `None` if it makes no spans.
+    /// Start and end that the owner's span has not taken yet; `None` if the owner makes no spans.
     span: Option<Box<Untold>>,
     check_out: CheckOutNotes,
 }
@@ -50,11 +50,11 @@ enum Announcement {
     Nothing,
     /// It is about to be sent.
     Due,
-    /// Its start was told.
+    /// Its start was published.
     Started(Arc<CommandFacts>, Instant),
 }
 
-/// The check-out whose start was published, and whose end was not.
+/// A check-out whose start was published and whose end was not.
 #[derive(Debug, Default)]
 struct CheckOutNotes {
     asked: Option<Instant>,
@@ -71,13 +71,14 @@ impl Exchange {
         matches!(self.heard.command, Announcement::Due)
     }
 
-    /// Tells listeners that the command is sent now. A connection found stale before that was never sent anything.
+    /// Tells listeners that the command is sent now. If the connection proves stale before this, nothing was sent on
+    /// it.
     pub fn announce(&mut self, client: &mut Client, now: Instant) {
         if !self.is_announcement_due() {
             return;
         }
         let (Some(server), Some(link)) = (&self.server, self.link) else { return };
-        // A command of authentication is no attempt of the operation, so it shares no number with it.
+        // An authentication command is not an attempt of the operation, so it has its own number.
         let authenticating = self.authenticating_command();
         let is_authenticating = authenticating.is_some();
         let sent = authenticating.unwrap_or(&self.operation.command);
@@ -134,7 +135,7 @@ impl Exchange {
         self.heard.span.as_mut()?.end.take()
     }
 
-    /// Returns the session that the command was stamped with, and the number of its write or transaction there.
+    /// Returns the session that the command was stamped with, and its write or transaction number.
     pub fn stamped_session(&self, client: &Client) -> Option<([u8; 16], Option<i64>)> {
         let explicit = self.explicit.as_ref().and_then(|explicit| client.session(explicit.id));
         let session = self.session().or_else(|| explicit?.server())?;
@@ -154,7 +155,7 @@ impl Exchange {
             return;
         }
         self.heard.command = Announcement::Due;
-        // Nothing is sent for the later replies of an exhaust cursor, so this is the only request for it.
+        // The later replies of an exhaust cursor have no request, so no start is due.
         if self.operation.is_under_way {
             self.announce(client, now);
         }
@@ -165,14 +166,14 @@ impl Exchange {
         self.heard.command = Announcement::Nothing;
     }
 
-    /// Records that an authentication command will be sent, if there is a listener. The hello before it is no event.
+    /// Records that an authentication command will be sent, if there is a listener. The hello before it has no event.
     pub(super) fn prepare_authentication_announcement(&mut self, client: &Client) {
         if client.wants(Interests::COMMANDS) {
             self.heard.command = Announcement::Due;
         }
     }
 
-    /// Tells listeners how the command in flight ended, by its reply.
+    /// Tells listeners how the command in flight ended, according to its reply.
     pub(super) fn announce_reply(
         &mut self,
         client: &mut Client,
@@ -243,10 +244,10 @@ impl Exchange {
         self.operation.is_traced && !facts.is_sensitive && self.authenticating_command().is_none()
     }
 
-    /// Tells listeners of a step of server selection, and before the first one of its start.
+    /// Tells listeners of a step of server selection; before the first step, of the start.
     pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
-        // The server selection that prepares a bulk write is published only if it waits or fails; the write
-        // publishes the rest.
+        // Server selection to prepare a bulk write is published only if it waits or fails; the write publishes the
+        // rest.
         let is_at_once = matches!(event, SelectionEvent::Succeeded { .. }) && !self.heard.is_selecting;
         let is_quiet = self.operation.is_silent && (self.operation.command.name() == "ping" || is_at_once);
         if !client.wants(Interests::SELECTION) || is_quiet {
@@ -278,7 +279,7 @@ impl Exchange {
         }
     }
 
-    /// Tells listeners that a connection is asked for.
+    /// Tells listeners that the exchange requests a connection.
     pub(super) fn announce_check_out(&mut self, client: &mut Client, now: Instant) {
         self.count_check_out(now);
         if !client.wants(Interests::POOLS) {
@@ -322,7 +323,7 @@ impl Exchange {
         }
     }
 
-    /// Keeps the reason why a connection cannot be made, for the event when it is given up.
+    /// Keeps the reason why a connection cannot be made, for the event of giving up.
     pub(super) fn note_trouble(&mut self, message: &str) {
         if self.heard.check_out.asked.is_some() {
             self.heard.check_out.trouble = Some(message.into());
@@ -343,7 +344,7 @@ impl Exchange {
         }
     }
 
-    /// Tells listeners that a connection that no pool holds any more is closed.
+    /// Tells listeners that a connection outside any pool is closed.
     pub(super) fn announce_closed(&self, client: &mut Client, link: LinkId, reason: CloseReason) {
         if let Some(server) = &self.server {
             client.count_gone(&server.address, |counts| counts.add_closed(reason));
@@ -364,7 +365,7 @@ impl Exchange {
     }
 
     fn take_announced(&mut self, client: &mut Client, now: Instant) -> Option<(Arc<CommandFacts>, Instant)> {
-        // A face with its own way of sending may have left this out. A late start is better than none before the end.
+        // A face that sends in its own way may have skipped the start. A late start is better than none before the end.
         self.announce(client, now);
         match std::mem::take(&mut self.heard.command) {
             Announcement::Started(facts, started) => Some((facts, started)),

@@ -1,4 +1,4 @@
-//! One attempt: the command stamped for its connection, its answer read, and whether another attempt follows.
+//! One attempt: stamps the command for its connection, reads the answer, and decides whether another attempt follows.
 //! Spec: message, retryable-reads, retryable-writes, sessions.
 
 use mangonel_bson::RawDocument;
@@ -15,16 +15,16 @@ use crate::retry::{self, Again};
 use crate::time::Instant;
 use crate::topology::{self, Cause, ServerDescription, ServerType, TopologyType, is_state_change};
 
-/// The code of a server that wants the user to authenticate again before it runs the command.
+/// The error code of a server that requires the user to authenticate again before it runs the command.
 const REAUTHENTICATION_REQUIRED: i64 = 391;
 
 impl Exchange {
-    /// Stamps the command for the connection it was given.
+    /// Stamps the command for its connection.
     pub(super) fn send(&mut self, client: &mut Client, now: Instant) {
         let Some(server) = self.server.clone() else { return self.fail(Failure::Closed) };
         if self.session.is_none() {
-            // The selected server's description decides: another thread may have marked it as unknown
-            // meanwhile, but a cursor's session must be sent all the same.
+            // The description from server selection decides: another thread may have marked the server as unknown
+            // since, but a cursor's session must still be sent.
             let has_sessions = server.logical_session_timeout_minutes.is_some()
                 || server.server_type == ServerType::LoadBalancer;
             match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
@@ -155,7 +155,7 @@ impl Exchange {
         self.failed = (!self.facts.ok).then_some(Failed::new(Failure::Command));
         let again = match stay {
             Stay::No => retry::after_reply(self.operation.kind, &self.facts, &client.options),
-            // Another attempt would take another connection, and this one would never go back.
+            // Another attempt would take another connection, and this one would never be returned.
             Stay::MoreToCome | Stay::WithCursor => Again::No,
         };
         match again {
@@ -163,7 +163,7 @@ impl Exchange {
                 self.attempts.met_overload = true;
                 if let Some(until) = self.backoff_end(client, now) {
                     self.put_off_session(client, now);
-                    // The transaction may not need it any more.
+                    // The transaction may no longer need the connection.
                     self.check_in(client, now);
                     self.wait_out(client, until, message);
                     return Ok(());
@@ -187,7 +187,7 @@ impl Exchange {
     /// Checks that a message answers the request, and returns its body.
     pub(super) fn answer_of<'a>(&self, message: &'a [u8]) -> Result<RawDocument<'a>, ProtocolError> {
         let reply = read_reply(message)?;
-        // The later replies of an exhaust cursor answer the reply before them, which the link has checked.
+        // The later replies of an exhaust cursor respond to the previous reply; the link has checked that.
         if reply.response_to != self.request_id && !self.operation.is_under_way {
             return Err(ProtocolError::new(format!(
                 "expected the reply to request {}, got one to {}",
@@ -200,27 +200,27 @@ impl Exchange {
     pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
         let Attempts { retries, met_overload, .. } = self.attempts;
         let most = if met_overload { client.options.max_adaptive_retries } else { 1 };
-        // A time limit replaces the limit of attempts, even if it is "no limit".
+        // A time limit replaces the limit of attempts, even an unlimited time.
         let has_unlimited_time = self.operation.limit == Limit::None && !met_overload;
         self.until.map_or(has_unlimited_time || retries < most, |until| now < until) && self.is_repeatable()
     }
 
-    /// Whether another attempt would follow, if the operation's time were not over.
+    /// Whether another attempt would follow, if the operation had time left.
     pub(super) fn would_retry(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| until <= now) && self.is_repeatable()
     }
 
-    /// Whether another attempt of this command may be made at all.
+    /// Whether this command may be attempted again at all.
     fn is_repeatable(&self) -> bool {
         let is_end = self.operation.kind.end().is_some();
         self.operation.pinned.is_none()
             && self.operation.server.is_none()
             && (self.operation.kind.is_read() || self.attempts.has_transaction_number || is_end)
-            // A transaction is run again as a whole, but for its end.
+            // The caller repeats the whole transaction; only its end is retried alone.
             && (is_end || !self.is_in_transaction())
     }
 
-    /// Tries again elsewhere. `message`: the reply to this attempt, empty without one.
+    /// Tries again on another server if possible. `message`: the reply to this attempt, empty without one.
     pub(super) fn retry(&mut self, client: &mut Client, message: &[u8], now: Instant) {
         self.keep_failure(message);
         self.count_retry(client);
@@ -232,7 +232,7 @@ impl Exchange {
         self.select(client, now);
     }
 
-    /// Returns when an overloaded server may be asked again; `None` when it has been asked often enough.
+    /// Returns when to try an overloaded server again; `None` after the last allowed attempt.
     fn backoff_end(&self, client: &mut Client, now: Instant) -> Option<Instant> {
         let retries = self.attempts.retries;
         if retries >= client.options.max_adaptive_retries || self.operation.pinned.is_some() {
@@ -242,7 +242,7 @@ impl Exchange {
         self.until.is_none_or(|until| end < until).then_some(end)
     }
 
-    /// Waits before it tries an overloaded server again, or another one if `enable_overload_retargeting` is set.
+    /// Waits before trying an overloaded server again, or another one if `enable_overload_retargeting` is set.
     fn wait_out(&mut self, client: &mut Client, until: Instant, message: &[u8]) {
         self.keep_failure(message);
         self.count_retry(client);
@@ -252,14 +252,14 @@ impl Exchange {
         if is_sharded || client.options.enable_overload_retargeting {
             self.deprioritized.extend(self.server().cloned());
         }
-        // A connection that stays with its transaction is the session's meanwhile, and may be lost.
+        // The session owns a connection that stays with its transaction meanwhile, and may lose it.
         self.link = None;
         self.enter(Phase::BackingOff(until));
     }
 
     /// Keeps the result of this attempt, unless it wrote nothing and an earlier result is more informative.
     fn keep_failure(&mut self, message: &[u8]) {
-        // Taken in any case: facts that stayed would be those of the next attempt, if that gets no reply.
+        // Always taken: otherwise a next attempt without a reply would inherit these facts.
         let (failed, facts) = (self.failed.take(), std::mem::take(&mut self.facts));
         if facts.labels.wrote_nothing && matches!(self.earlier, Earlier::Kept(_)) {
             return;
@@ -294,8 +294,8 @@ impl Exchange {
             )));
         }
         let command = &mut self.operation.command;
-        // On a `getMore` the server allows it only for a tailable cursor, as its wait. On the `find` of a tailable cursor
-        // it would limit the cursor's whole life.
+        // On a `getMore` the server allows `maxTimeMS` only for a tailable cursor, as its wait. On the `find` of a
+        // tailable cursor it would limit the cursor's whole life.
         let is_omitted = match command.name() {
             "getMore" => {
                 command.shorten_wait(milliseconds);
@@ -308,7 +308,7 @@ impl Exchange {
     }
 }
 
-/// Whether the server accepts transaction numbers, by which it recognises a repeated write.
+/// Whether the server accepts transaction numbers, which let it recognise a repeated write.
 fn takes_transaction_numbers(server: &ServerDescription) -> bool {
     server.server_type != ServerType::Standalone
 }

@@ -1,5 +1,5 @@
-//! Counts an exchange: its duration, its waits, its new connections. Most of this only if the client counts.
-//! Names: OpenTelemetry's conventions for databases.
+//! Counts an exchange: its duration, its waits, its new connections. Most is counted only on request. Names:
+//! OpenTelemetry's conventions for databases.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Counted {
     started: Instant,
-    /// When it asked for a connection that it has not got yet.
+    /// The time at which the exchange requested a connection that it is still waiting for.
     asked: Option<Instant>,
-    /// When it began to open a connection that is not usable yet.
+    /// The time at which it began to open a connection that is not usable yet.
     opened: Option<Instant>,
-    /// When it began to wait for a server.
+    /// The time at which it began to wait for a server.
     selecting: Option<Instant>,
-    /// Whether the operation was counted, or is not to be.
+    /// Whether the operation is counted already, or must not be.
     is_over: bool,
 }
 
@@ -35,7 +35,7 @@ impl Counted {
 }
 
 impl Exchange {
-    /// Counts the operation once it is over; to be called after every change.
+    /// Counts the operation once it is over; call it after every change.
     #[inline]
     pub fn count_end(&mut self, client: &mut Client, now: Instant) {
         if client.metrics.is_some() && self.is_done() && !self.counted.is_over {
@@ -44,7 +44,7 @@ impl Exchange {
         }
     }
 
-    /// Counts at once one that went well and begins as one that was counted before: most of them.
+    /// Takes a shortcut for most operations: those that succeed and whose names and server were counted before.
     #[inline(never)]
     fn count_operation(&self, client: &mut Client, now: Instant) {
         let elements = self.operation.command.body_elements();
@@ -106,7 +106,7 @@ impl Exchange {
         }
     }
 
-    /// A connection is asked for, and has to be waited for or opened.
+    /// A connection is requested, and must be waited for or opened.
     pub(super) fn count_check_out(&mut self, now: Instant) {
         self.counted.asked = Some(now);
     }
@@ -117,7 +117,7 @@ impl Exchange {
         self.counted.asked = None;
     }
 
-    /// A connection was obtained after a wait, or after opening it.
+    /// A connection was obtained after waiting for it or opening it.
     #[inline]
     pub(super) fn count_checked_out(&mut self, client: &mut Client, now: Instant) {
         if let Some(asked) = self.counted.asked.take() {
@@ -167,7 +167,7 @@ impl Exchange {
         }
     }
 
-    /// A reply arrived: it may have opened a cursor, or ended one.
+    /// A reply arrived, which may open or end a cursor.
     #[inline]
     pub(super) fn count_cursors(&self, client: &mut Client, link: Option<LinkId>) {
         let open = self.facts.cursor.as_ref().map_or(0, |cursor| cursor.id);

@@ -1,4 +1,4 @@
-//! Ends an exchange or an attempt: broken connections, their meaning for the server, and the return of resources.
+//! Ends an exchange or an attempt: broken connections, their consequences for the server, and the return of resources.
 //! Spec: server-discovery-and-monitoring (error handling), connection-monitoring-and-pooling, sessions.
 
 use std::time::Duration;
@@ -29,7 +29,7 @@ const TIME_LIMIT_REMEDY: &str = ": no reply before the operation's time limit, a
                                  nevertheless: raise timeoutMS, or the argument of timeout()";
 
 impl Exchange {
-    /// The received bytes are no message, or not the expected one. The link is closed. Nothing is retried,
+    /// Called when the received bytes are no message, or not the expected one. Closes the link. Nothing is retried,
     /// since the outcome on the server is unknown.
     pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
         self.announce_failure(client, CommandFailure::Protocol(message.to_owned()), now);
@@ -39,7 +39,8 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// The connection broke, did not answer in time, or could not be opened. `message` says how, without the address.
+    /// The connection broke, did not answer in time, or could not be opened. `message` gives the reason, without the
+    /// address.
     pub fn handle_network_error(
         &mut self,
         client: &mut Client,
@@ -94,8 +95,8 @@ impl Exchange {
         }
     }
 
-    /// The exchange's only connection was lost before anything was sent on it. Only the end of a transaction may use
-    /// another one.
+    /// The exchange's only connection was lost before anything was sent on it. Only the command that ends a transaction
+    /// may use another one.
     pub(super) fn fail_pinned(&mut self, client: &mut Client, now: Instant) {
         let what = if self.operation.pinned.is_some() { "cursor" } else { "transaction" };
         let message = format!("{}: the connection of the {what} was lost", self.address());
@@ -108,13 +109,14 @@ impl Exchange {
         }
     }
 
-    /// Whether the pool, and not the server, closed the connection in use, because it was cleared.
+    /// Whether clearing the pool, and not the server, closed the connection in use.
     fn is_interrupted(&self, client: &mut Client) -> bool {
         let link = self.link.filter(|_| self.is_in_flight());
         link.is_some_and(|link| self.pool(client).is_some_and(|pool| !pool.is_out(link)))
     }
 
-    /// The server's name could not be looked up. Unlike a refused connection this says nothing about the server's load.
+    /// Called when the server's name could not be resolved. Unlike a refused connection, this says nothing about the
+    /// server's load.
     pub fn handle_name_error(&mut self, client: &mut Client, message: &str, now: Instant) {
         if matches!(self.phase, Phase::Connecting { .. }) {
             let message = format!("{}: {message}", self.address());
@@ -123,7 +125,7 @@ impl Exchange {
         }
     }
 
-    /// Gives up: checks its connection in, and closes a link that owes a reply. Idempotent.
+    /// Gives up: checks its connection in, and closes a link whose reply is outstanding. Idempotent.
     pub fn close(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::Selecting { .. } => client.stop_waiting(self.id),
@@ -146,7 +148,7 @@ impl Exchange {
                 }
                 self.drop_link(client, now);
             }
-            // A cursor is open and was not taken over.
+            // A cursor is open, and nothing took it over.
             Phase::Done(_) if self.failed.is_none() => self.note_left_cursor(),
             _ => {}
         }
@@ -160,8 +162,8 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// Closes the exchange. With `is_kept` the connection that it kept for later batches, and that no cursor took over,
-    /// is checked in.
+    /// Closes the exchange. With `is_kept`, checks in the connection that it kept for later batches, unless a cursor
+    /// took that over.
     pub fn give_up(&mut self, client: &mut Client, is_kept: bool, now: Instant) {
         let (link, owes_more) = (self.link(), self.more_to_come());
         self.close(client, now);
@@ -171,7 +173,7 @@ impl Exchange {
         self.count_end(client, now);
     }
 
-    /// Reports an error on the connection to the topology; returns its further meaning for the caller.
+    /// Reports an error on the connection to the topology; returns its further consequence for the caller.
     pub(super) fn report(
         &mut self,
         client: &mut Client,
@@ -180,8 +182,8 @@ impl Exchange {
         message: &str,
         now: Instant,
     ) -> Besides {
-        // A connection that cannot be made may only mean that the server is overloaded; its monitor will find
-        // out (client-backpressure).
+        // A connection that cannot be opened may only mean that the server is overloaded; its monitor will find out
+        // (client-backpressure).
         let is_overload = phase == topology::Phase::BeforeHandshake
             && matches!(cause, Cause::Network | Cause::Timeout)
             && !self.is_authenticating();
@@ -203,7 +205,7 @@ impl Exchange {
         }
         let Some(server) = &self.server else { return };
         let pool = client.pool(&server.address, self.shard);
-        // Behind a load balancer generations are counted for each service.
+        // Behind a load balancer each service has its own generation.
         let service = self.link.and_then(|link| pool?.service_of(link));
         let (generation, current) = match (service, pool) {
             (Some((service, generation)), Some(pool)) => (generation, pool.service_generation(service)),
@@ -229,7 +231,7 @@ impl Exchange {
         self.link.into_iter().for_each(|link| client.forget_pinned(link));
         match (self.link.take(), self.pool(client)) {
             (Some(link), Some(pool)) => pool.check_in(link, now),
-            // The pool was closed meanwhile; only this can close the link.
+            // The pool was closed in the meantime; only this code can close the link.
             (Some(link), None) => {
                 self.announce_orphan(client, link);
                 client.link_lost(self.shard, link, now);
@@ -255,7 +257,7 @@ impl Exchange {
         match (is_new, self.pool(client), link) {
             (true, Some(pool), link) => pool.failed(link, now),
             (false, Some(pool), Some(link)) => pool.discard(link, now),
-            // The server left the topology; only this can close the link.
+            // The server left the topology; only this code can close the link.
             (is_new, None, Some(link)) => {
                 if is_new {
                     self.announce_closed(client, link, CloseReason::PoolClosed);
@@ -276,7 +278,7 @@ impl Exchange {
         }
     }
 
-    /// The exchange has its result, and the connection is kept or was checked in.
+    /// Called when the exchange has its result, and its connection is kept or checked in.
     #[inline]
     pub(super) fn finish(&mut self, client: &mut Client, stay: Stay, now: Instant) {
         self.enter(Phase::Done(stay));
@@ -291,7 +293,7 @@ impl Exchange {
         OPENS_CURSOR.contains(&self.operation.command.name())
     }
 
-    /// Remembers that the command may have left an unused cursor open in its implicit session.
+    /// Records that the command may have left an unused cursor open in its implicit session.
     pub(super) fn note_left_cursor(&mut self) {
         let opens_cursor = self.opens_cursor();
         if let Some(session) = self.session.as_mut().filter(|_| opens_cursor) {
@@ -318,7 +320,8 @@ impl Exchange {
         self.enter(Phase::Done(Stay::No));
     }
 
-    /// Fails before this attempt was sent. The result of an earlier attempt, which was sent, is more informative.
+    /// Fails before this attempt was sent. If an earlier attempt was sent, its result is reported, since it is more
+    /// informative.
     pub(super) fn fail_unsent(&mut self, failure: Failure) {
         self.fail(failure);
         self.report_earlier();
@@ -332,7 +335,7 @@ impl Exchange {
         }
     }
 
-    /// Adds this to a failure.
+    /// Adds further information to a failure.
     pub(super) fn note_besides(&mut self, besides: Besides) {
         if let Some(failed) = &mut self.failed {
             failed.besides = besides;

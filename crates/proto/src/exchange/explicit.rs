@@ -1,4 +1,5 @@
-//! An exchange in an explicit session: the fields it takes from there, the state it leaves, and its pinning.
+//! An exchange in an explicit session: the fields it takes from the session, the state it leaves there, and its
+//! pinning.
 //! Spec: sessions, transactions, causal-consistency, snapshot-sessions.
 
 use mangonel_bson::RawDocument;
@@ -25,12 +26,12 @@ pub(super) struct Explicit {
     is_starting: bool,
     /// The number of its retryable write, the same in every attempt.
     number: Option<i64>,
-    /// The command's own read concern, once it was taken out to be merged with the session's.
+    /// The command's own read concern, once it is taken out to be merged with the session's.
     read_concern: Option<Vec<u8>>,
 }
 
 impl Exchange {
-    /// Enters the explicit session, if there is one; false if it has ended, and the exchange is done.
+    /// Enters the explicit session, if there is one. False: the session has ended, so the exchange is done.
     pub(super) fn enter_session(&mut self, client: &mut Client, now: Instant) -> bool {
         let SessionChoice::Explicit(id) = self.operation.session else { return true };
         let Some(session) = client.session_mut(id) else {
@@ -55,7 +56,7 @@ impl Exchange {
         self.explicit.as_ref().is_some_and(|explicit| explicit.is_in_transaction)
     }
 
-    /// Whether there is a session whose numbers make a write retryable.
+    /// Whether it has a session whose numbers make a write retryable.
     pub(super) fn may_count_writes(&self) -> bool {
         match &self.explicit {
             Some(explicit) => !explicit.is_in_transaction,
@@ -72,14 +73,14 @@ impl Exchange {
         now: Instant,
     ) -> Result<Option<Stamp>, Failure> {
         let Some(explicit) = &mut self.explicit else { return Ok(None) };
-        // The selected server's description decides: the topology may have lost the server meanwhile.
+        // The description from server selection decides: the topology may have lost the server since.
         if server.logical_session_timeout_minutes.is_none() && server.server_type != ServerType::LoadBalancer
         {
             let message = "Sessions are not supported by this MongoDB deployment";
             return Err(Failure::Configuration(message.into()));
         }
         let session = client.ready_session(explicit.id, now).ok_or(Failure::Usage(ENDED))?;
-        // Load balancers need MongoDB 5.0 or later.
+        // Load balancers require MongoDB 5.0 or later.
         let is_too_old =
             server.server_type != ServerType::LoadBalancer && server.max_wire_version < SNAPSHOT_WIRE_VERSION;
         if session.is_snapshot() && is_too_old {
@@ -106,7 +107,8 @@ impl Exchange {
         Ok(Some(stamp))
     }
 
-    /// The stamped command is not sent, or is sent again: a transaction that it starts must be started again.
+    /// Called when the stamped command is not sent, or is sent again: a transaction that it starts must be started
+    /// again.
     pub(super) fn unsend_session(&mut self, client: &mut Client) {
         let Some(explicit) = &mut self.explicit else { return };
         if std::mem::take(&mut explicit.is_starting)
@@ -116,7 +118,7 @@ impl Exchange {
         }
     }
 
-    /// The overloaded server ignored the command, which will be sent again as if for the first time.
+    /// Called when an overloaded server ignored the command, which will be sent again as if for the first time.
     pub(super) fn put_off_session(&mut self, client: &mut Client, now: Instant) {
         let Some(explicit) = &self.explicit else { return };
         let is_end = self.operation.kind.end().is_some();
@@ -129,7 +131,7 @@ impl Exchange {
         self.unsend_session(client);
     }
 
-    /// Hands the reply's times and tokens to the session.
+    /// Stores the reply's times and tokens in the session.
     pub(super) fn teach_session(&mut self, client: &mut Client, body: RawDocument<'_>, now: Instant) {
         let Some(explicit) = &self.explicit else { return };
         let session = client.session_mut(explicit.id);
@@ -138,7 +140,7 @@ impl Exchange {
         }
     }
 
-    /// The session's state on the server is unknown from now on.
+    /// Marks the session's state on the server as unknown.
     pub(super) fn spoil_session(&mut self, client: &mut Client) {
         if let Some(session) = &mut self.session {
             session.is_dirty = true;
@@ -155,16 +157,18 @@ impl Exchange {
         }
     }
 
-    /// The exchange is over. A transaction whose command failed on the way may continue on another server.
+    /// Called when the exchange is over. If a connection failure ended the command, its transaction may continue on
+    /// another server.
     pub(super) fn leave_session(&mut self, client: &mut Client, now: Instant) {
         if self.is_in_transaction() && self.is_connection_failure() {
-            // The failure may be an earlier attempt's, and the connection of the last one was left to the transaction.
+            // The failure may belong to an earlier attempt, and the last attempt's connection may stay with the
+            // transaction.
             self.link = None;
             self.unpin_session(client, now);
         }
     }
 
-    /// Returns the server that the session's transaction is bound to.
+    /// Returns the server that the session's transaction is pinned to.
     pub(super) fn session_pin<'a>(&self, client: &'a Client) -> Option<&'a Pin> {
         let explicit = self.explicit.as_ref().filter(|explicit| explicit.is_in_transaction)?;
         client.session(explicit.id)?.transaction.pin()
@@ -175,7 +179,7 @@ impl Exchange {
         self.link.is_some() && self.session_pin(client).is_some_and(|pin| pin.link == self.link)
     }
 
-    /// Whether the operation needs this connection: the cursor, or a transaction that has begun, is bound to it.
+    /// Whether the operation needs this connection: the cursor, or a transaction that has begun, is pinned to it.
     pub(super) fn needs_its_link(&self, client: &Client) -> bool {
         let is_starting = self.explicit.as_ref().is_some_and(|explicit| {
             // If the command is not sent or is refused, the transaction starts again.
@@ -192,7 +196,7 @@ impl Exchange {
             return;
         };
         let link = client.session_mut(explicit.id).and_then(|session| session.transaction.unpin());
-        // The connection of the exchange itself is checked in with it.
+        // The exchange's own connection is checked in with the exchange.
         client.give_back_pinned(link.filter(|link| self.link != Some(*link)), now);
     }
 
@@ -203,9 +207,9 @@ impl Exchange {
         )
     }
 
-    /// Returns the label that the driver adds to those of the server.
+    /// Returns the label that the driver adds to the server's labels.
     ///
-    /// A server that steps down labels its refusal itself; a proxy that answers for it may not.
+    /// A server that steps down labels its refusal itself; a proxy that answers in its place may not.
     pub fn label(&self) -> Option<&'static str> {
         let is_undecided = self.is_connection_failure() || self.facts.is_state_change;
         match self.operation.kind.end() {

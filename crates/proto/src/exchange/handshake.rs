@@ -1,5 +1,5 @@
-//! The conversation that makes a new connection usable: hello, then authentication; and authentication again,
-//! when the server asks for it later. Spec: mongodb-handshake; auth; OP_COMPRESSED.
+//! The conversation that makes a new connection usable: hello, then authentication; and later reauthentication, if the
+//! server requires it. Spec: mongodb-handshake; auth; OP_COMPRESSED.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::topology::{self, Address, Cause, ServerDescription, is_state_change};
 
 /// The progress of a connection's handshake.
 pub(super) struct Handshake {
-    /// The message that is sent next or was sent last; `None` while a question is open.
+    /// The next or last sent message; `None` while a question is open.
     command: Option<Command>,
     authentication: Option<Authentication>,
     /// Whether the next reply is the one to hello.
@@ -40,7 +40,7 @@ impl Handshake {
     }
 }
 
-/// A question of authentication that takes too long to answer under the lock.
+/// A question whose answer takes too long, or runs user code, so it is answered outside the lock.
 #[derive(Clone, Debug)]
 pub enum Question {
     /// Derive the keys of a password.
@@ -74,7 +74,7 @@ impl Exchange {
             && is_compressible(self.operation.command.name())
     }
 
-    /// Returns the question to answer at [`Step::Ask`].
+    /// Returns the question that [`Step::Ask`] refers to.
     pub fn question(&self) -> Option<Question> {
         if let Phase::Choosing(candidates) = &self.phase {
             return Some(Question::Servers(candidates.0.clone()));
@@ -93,7 +93,7 @@ impl Exchange {
         self.until.map(|until| until.saturating_since(now))
     }
 
-    /// Takes the answer to [`question`](Self::question).
+    /// Handles the answer to [`question`](Self::question).
     pub fn handle_answer(&mut self, client: &mut Client, answer: Answer, now: Instant) {
         if let (Answer::Servers(chosen), Phase::Choosing(candidates)) = (&answer, &mut self.phase) {
             let candidates = std::mem::take(&mut candidates.0);
@@ -114,7 +114,7 @@ impl Exchange {
         self.go_on(client, now);
     }
 
-    /// The question has no answer; the owner knows the reason. The server is not to blame.
+    /// Called when the question has no answer; the owner knows the reason. The server is not at fault.
     pub fn handle_no_answer(&mut self, client: &mut Client, now: Instant) {
         if self.step() == Step::Ask {
             self.drop_link(client, now);
@@ -166,7 +166,7 @@ impl Exchange {
         !self.facts.ok && !self.attempts.has_reauthenticated && client.options.login.is_some()
     }
 
-    /// The server asks for the user's credentials again; the command did not run.
+    /// Called when the server requires authentication again; the command did not run.
     pub(super) fn begin_reauthentication(&mut self, client: &mut Client, now: Instant) {
         self.attempts.has_reauthenticated = true;
         let token = self.link.map_or(0, |link| client.token(link));
@@ -195,11 +195,11 @@ impl Exchange {
         if !is_hello {
             self.announce_reply(client, reply, facts.ok, now);
         }
-        // The first command of a client has a cluster time to gossip already.
+        // The client can then gossip a cluster time in its first command.
         if let Some(time) = facts.cluster_time.clone() {
             client.advance_cluster_time(&reply.as_bytes()[time]);
         }
-        // A server that shuts down may say so during authentication, too.
+        // A server may also report its shutdown during authentication.
         if !facts.ok && (is_hello || is_state_change(facts.code, errmsg)) {
             let message = format!("{}: the handshake was refused: {errmsg}", self.address());
             let besides = self.report(client, self.progress(), Cause::Reply(reply), &message, now);
@@ -238,7 +238,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the next steps of authentication that need no question.
+    /// Takes the next steps of authentication until one needs a question.
     fn go_on(&mut self, client: &mut Client, now: Instant) {
         loop {
             let Some(authentication) = self.authentication() else { return self.establish(client, now) };
@@ -277,7 +277,7 @@ impl Exchange {
         }
     }
 
-    /// The connection is usable, and the command goes out on it.
+    /// Makes the connection usable and sends the command on it.
     fn establish(&mut self, client: &mut Client, now: Instant) {
         if let (Some(authentication), Some(login)) = (
             self.handshake().and_then(|handshake| handshake.authentication.as_ref()),
@@ -306,7 +306,7 @@ impl Exchange {
             self.announce_ready(client, now);
             if is_filling {
                 self.put_by(client, now);
-                // Opens the next one at once; after a failure, the next upkeep does.
+                // Opens the next connection at once; after a failure, the next upkeep opens it.
                 if self.pool(client).is_some_and(|pool| pool.missing() > 0) {
                     client.ask_for_upkeep();
                 }
@@ -334,7 +334,7 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// The user cannot authenticate at any server.
+    /// Fails: the user cannot authenticate at any server.
     fn refuse_credential(&mut self, client: &mut Client, error: &AuthError, now: Instant) {
         let message = self.explain(client, error);
         self.drop_link(client, now);
@@ -377,7 +377,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the command of authentication that is sent next or was sent last; `None` outside of authentication.
+    /// Returns the next or last sent authentication command; `None` outside authentication.
     pub(super) fn authenticating_command(&self) -> Option<&Command> {
         self.handshake().filter(|handshake| !handshake.is_hello)?.command.as_ref()
     }
@@ -400,7 +400,7 @@ impl Exchange {
         }
     }
 
-    /// Nothing can be sent until the owner has answered.
+    /// Stops sending until the owner has answered.
     fn ask(&mut self) {
         if let Some(handshake) = self.handshake_mut() {
             handshake.command = None;

@@ -1,7 +1,7 @@
 //! One command with all its retries, from the choice of a server to its reply. Knows no socket and no clock.
 //! Spec: server-selection, connection-monitoring-and-pooling, retryable-reads, retryable-writes, sessions.
 //!
-//! The owner looks at [`Exchange::step`], does what it says, reports with a `handle_*`, and looks again:
+//! The owner reads [`Exchange::step`], does that step, reports with a `handle_*`, and reads the step again:
 //!
 //! ```text
 //!            begin
@@ -22,7 +22,7 @@
 //!
 //! The laws:
 //! - A link belongs to one exchange from check-out until the exchange is done or closed.
-//! - A link that owes a reply is never checked in: [`Exchange::close`] discards it.
+//! - A link whose reply is outstanding is never checked in: [`Exchange::close`] discards it.
 //! - A command is stamped again for every attempt; only its transaction number stays.
 
 mod announcing;
@@ -71,9 +71,9 @@ pub enum Step {
     Write,
     /// Receive a message without sending one: the server already writes.
     Read,
-    /// Find the answer to [`Exchange::question`], which may take long, then [`Exchange::handle_answer`].
+    /// Find the answer to [`Exchange::question`], which may take a while, then [`Exchange::handle_answer`].
     Ask,
-    /// Wait to be woken or for [`Exchange::deadline`].
+    /// Wait until woken or until [`Exchange::deadline`].
     Wait,
     /// Wait for this moment, then [`Exchange::handle_timeout`].
     Sleep(Instant),
@@ -85,11 +85,11 @@ pub enum Step {
 enum Phase {
     /// Waiting until `server_selector` has chosen among the suitable servers.
     Choosing(Box<Candidates>),
-    /// Waiting for the deployment to change: no server suits, or the user refused all that do.
+    /// Waiting for the deployment to change: no server is suitable, or the user's selector refused all suitable ones.
     Selecting {
         refused_by_user: usize,
     },
-    /// The check-out is announced to listeners.
+    /// The check-out was announced to listeners.
     Announced,
     /// Waiting in a pool's queue.
     Waiting {
@@ -101,7 +101,7 @@ enum Phase {
     },
     /// Making a new connection usable.
     Handshake(Box<Handshake>),
-    /// Authenticating again on a working connection, because the server asked for it.
+    /// Authenticating again on a working connection, because the server requires it.
     Reauthenticating(Box<Handshake>),
     /// The command is being sent, or its reply is awaited.
     InFlight {
@@ -111,7 +111,7 @@ enum Phase {
     Done(Stay),
 }
 
-/// The servers that suit.
+/// The suitable servers.
 struct Candidates(Vec<Arc<ServerDescription>>);
 
 /// Whether the connection goes back to its pool when the exchange is done.
@@ -119,13 +119,13 @@ struct Candidates(Vec<Arc<ServerDescription>>);
 enum Stay {
     /// The connection goes back.
     No,
-    /// The server sends more replies on it without a request.
+    /// The server sends more replies without a request.
     MoreToCome,
     /// Only this connection leads to the cursor's service behind the balancer.
     WithCursor,
 }
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 struct Failed {
     failure: Failure,
     besides: Besides,
@@ -135,7 +135,7 @@ struct Failed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Besides {
     Nothing,
-    /// A connection could not be made, perhaps since the server is overloaded.
+    /// A connection could not be opened, perhaps because the server is overloaded.
     Overload,
     /// Without a time limit there would be another attempt.
     OutOfTime,
@@ -143,11 +143,11 @@ enum Besides {
 
 /// The result of the attempt before the last one.
 enum Earlier {
-    /// There was none, or it is no more informative.
+    /// There was none, or it is not more informative.
     None,
     /// Another attempt followed. The caller gets this result if the last one is less informative.
     Kept(Box<Attempt>),
-    /// The caller gets it; this is the reply to it, empty if there was none.
+    /// The caller gets this result; this is its reply, empty if there was none.
     Told(Vec<u8>),
 }
 
@@ -158,18 +158,18 @@ struct Attempt {
     reply: Vec<u8>,
 }
 
-/// The number of attempts, and its consequences for the next one.
+/// The number of attempts, and facts that affect the next one.
 #[derive(Default)]
 struct Attempts {
     /// The number of attempts before the last one.
     retries: u32,
-    /// Whether a server was overloaded, so that other rules for retries apply.
+    /// Whether a server was overloaded, so the retry rules for overload apply.
     met_overload: bool,
-    /// Whether the command carries a transaction number, by which the server recognises a repetition.
+    /// Whether the command carries a transaction number, which lets the server recognise a repetition.
     has_transaction_number: bool,
     /// Whether it has authenticated again; a second time would not help.
     has_reauthenticated: bool,
-    /// Whether a connection could not be made, so that it selected a server again.
+    /// Whether a connection could not be opened, so that it selected a server again.
     has_missed: bool,
 }
 
@@ -179,27 +179,27 @@ pub struct Exchange {
     shard: ShardId,
     operation: Operation,
     phase: Phase,
-    /// Where it goes, once a server was selected.
+    /// The selected server.
     server: Option<Arc<ServerDescription>>,
-    /// Servers that failed it, avoided while there are others.
+    /// Servers on which an attempt failed; avoided while there are others.
     deprioritized: Vec<Address>,
     link: Option<LinkId>,
-    /// The generation of the connection that it holds or opens. An error on an older generation says nothing about the server.
+    /// The generation of the connection that it holds or opens. Errors of an older generation do not affect the server.
     generation: u32,
     request_id: i32,
     attempts: Attempts,
     session: Option<ServerSession>,
     /// The facts about the explicit session, if it has one.
     explicit: Option<Box<explicit::Explicit>>,
-    /// When it began to look for a server.
+    /// The time at which it began to look for a server.
     begun: Instant,
     counted: counting::Counted,
-    /// When its time is over (client-side-operations-timeout).
+    /// The time at which it runs out of time (client-side-operations-timeout).
     until: Option<Instant>,
     failed: Option<Failed>,
     facts: Facts,
     earlier: Earlier,
-    /// The write of an attempt that was not answered.
+    /// The write of an attempt without an answer.
     lost: Option<Box<LostWrite>>,
     heard: announcing::Heard,
 }
@@ -229,7 +229,7 @@ impl Exchange {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
         };
-        // On a `getMore`, `maxTimeMS` is how long a tailable cursor waits; `time_for_server` shortens it.
+        // On a `getMore`, `maxTimeMS` is how long a tailable cursor waits; `time_for_server` shortens that.
         if until.is_some() && operation.command.name() != "getMore" {
             operation.command.drop_own_limits();
         }
@@ -303,12 +303,12 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the connection is still being made usable, so that the message to send is not the command.
+    /// Returns whether the handshake is still in progress, so that the message to send is not the command.
     pub fn is_handshake(&self) -> bool {
         matches!(self.phase, Phase::Handshake(_))
     }
 
-    /// Returns the name that wakers and the pool know it by.
+    /// Returns its id for wakers and the pool.
     pub fn id(&self) -> ExchangeId {
         self.id
     }
@@ -324,7 +324,7 @@ impl Exchange {
         matches!(self.phase, Phase::Done(Stay::MoreToCome | Stay::WithCursor))
     }
 
-    /// Returns the server it goes to, once one was selected.
+    /// Returns the selected server.
     pub fn server(&self) -> Option<&Address> {
         self.server.as_ref().map(|server| &server.address)
     }
@@ -334,12 +334,12 @@ impl Exchange {
         self.link
     }
 
-    /// Returns the number of the request that was stamped last; every stamp takes another.
+    /// Returns the number of the last stamped request; every stamp takes a new number.
     pub fn request_id(&self) -> i32 {
         self.request_id
     }
 
-    /// Returns the name of the connection to open.
+    /// Returns the id of the connection to open.
     pub fn opening(&self) -> Option<LinkId> {
         match self.phase {
             Phase::Connecting { opening } => Some(opening),
@@ -355,7 +355,7 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the message to send is answered.
+    /// Returns whether to expect a reply to the message.
     pub fn expects_reply(&self) -> bool {
         self.operation.replies != Replies::None || !self.is_in_flight()
     }
@@ -384,12 +384,12 @@ impl Exchange {
         }
     }
 
-    /// Returns whether its time is limited as a whole, so that every wait is shorter than the one before.
+    /// Returns whether its time is limited as a whole, so that each wait is shorter than the previous one.
     pub fn is_limited(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Returns why there is no reply, once done.
+    /// Returns the reason why there is no reply, once done.
     pub fn failure(&self) -> Option<&Failure> {
         self.failed.as_ref().map(|failed| &failed.failure)
     }
@@ -399,11 +399,10 @@ impl Exchange {
         &self.facts
     }
 
-    /// Reads cursor and batch of another body in place of the reply's. The other facts stay those of the
-    /// reply.
+    /// Reads cursor and batch from another body than the reply's. The other facts stay those of the reply.
     ///
     /// # Errors
-    /// When it is no reply.
+    /// When it is not a valid reply.
     pub fn read_again(&mut self, body: RawDocument<'_>) -> Result<(), ProtocolError> {
         self.facts = Facts::read(body)?;
         Ok(())
@@ -414,7 +413,7 @@ impl Exchange {
         matches!(self.phase, Phase::Done(Stay::MoreToCome))
     }
 
-    /// Takes the reply behind [`failure`](Self::failure) if it answered an earlier attempt than the last; once.
+    /// Takes the reply that [`failure`](Self::failure) refers to, if it answered an attempt before the last one; once.
     pub fn take_earlier_reply(&mut self) -> Option<Vec<u8>> {
         let Earlier::Told(reply) = &mut self.earlier else { return None };
         let reply = std::mem::take(reply);
@@ -422,20 +421,20 @@ impl Exchange {
         Some(reply)
     }
 
-    /// Returns whether only the time limit prevented another attempt. The failure then says how the last attempt ended,
-    /// and the caller is told of the time limit as well.
+    /// Returns whether only the time limit prevented another attempt. The failure then describes the end of the last
+    /// attempt, and the caller also reports the time limit.
     pub fn is_out_of_time(&self) -> bool {
         self.failed.as_ref().is_some_and(|failed| failed.besides == Besides::OutOfTime)
     }
 
-    /// Returns whether the failure carries the label `RetryableWriteError`, which only the client can give it.
+    /// Returns whether the failure carries the label `RetryableWriteError`, which only the client can add.
     pub fn is_retryable_write_error(&self) -> bool {
         let is_repeatable = self.attempts.has_transaction_number || self.operation.kind.end().is_some();
         is_repeatable && matches!(self.failure(), Some(Failure::Network { .. }))
     }
 
     /// Returns whether the failure carries the labels `SystemOverloadedError` and `RetryableError`: no connection could
-    /// be made, perhaps since the server has too much to do.
+    /// be opened, perhaps because the server is overloaded.
     pub fn is_overload_error(&self) -> bool {
         self.failed.as_ref().is_some_and(|failed| failed.besides == Besides::Overload)
     }
@@ -445,7 +444,7 @@ impl Exchange {
         self.attempts.retries
     }
 
-    /// Returns whether the server sends the replies without a request: later batches of an exhaust cursor.
+    /// Returns whether the replies come without a request: later batches of an exhaust cursor.
     pub fn is_under_way(&self) -> bool {
         self.operation.is_under_way
     }
@@ -465,8 +464,8 @@ impl Exchange {
         }
     }
 
-    /// Returns its write if it failed and the server may still carry it out; only one that has a transaction number, in a
-    /// session of the pool's.
+    /// Returns its write if that failed and the server may still carry it out; only a write with a transaction number
+    /// in an implicit session.
     pub fn lost_write(&self) -> Option<LostWrite> {
         self.failed.as_ref().and(self.lost.as_deref().copied())
     }
@@ -476,7 +475,7 @@ impl Exchange {
         self.session.take()
     }
 
-    /// A connection was opened; it is called `link` from now on.
+    /// Called when a connection was opened, which gets the id `link`.
     pub fn handle_connected(&mut self, client: &mut Client, link: LinkId, now: Instant) {
         if !matches!(self.phase, Phase::Connecting { .. }) {
             return;
@@ -492,7 +491,7 @@ impl Exchange {
         self.begin_handshake(client, now);
     }
 
-    /// A whole message arrived on the link. Afterwards the step is `Done`, or `Write` for the next message.
+    /// Called when a whole message arrived on the link. Afterwards the step is `Done`, or `Write` for the next message.
     pub fn handle_reply(&mut self, client: &mut Client, message: &[u8], now: Instant) {
         let outcome = match self.phase {
             Phase::Handshake(_) | Phase::Reauthenticating(_) => self.read_handshake(client, message, now),
@@ -504,7 +503,8 @@ impl Exchange {
         }
     }
 
-    /// The message was sent. If no reply is expected the exchange is done, otherwise [`Step::Read`] remains.
+    /// Called when the message was sent. If no reply is expected, the exchange is done; otherwise [`Step::Read`]
+    /// remains.
     pub fn handle_sent(&mut self, client: &mut Client, now: Instant) {
         let Phase::InFlight { is_sent } = &mut self.phase else { return };
         *is_sent = true;
@@ -518,8 +518,8 @@ impl Exchange {
         }
     }
 
-    /// The server had closed the link before the message was sent on it. Another link is taken, and no
-    /// attempt was made; but a pinned exchange fails.
+    /// Called when the server closed the link before the message was sent on it. This counts as no attempt, and another
+    /// link is taken; but a pinned exchange fails.
     pub fn handle_link_lost(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::InFlight { is_sent: false } if self.needs_its_link(client) => {
@@ -532,7 +532,7 @@ impl Exchange {
                 self.unsend_session(client);
                 self.select(client, now);
             }
-            // A question was open for long: a login by hand, a slow derivation of a key.
+            // A question took long: a manual login, a slow key derivation.
             Phase::Handshake(_) | Phase::Reauthenticating(_) => {
                 self.handle_network_error(client, "the server closed the connection", false, now);
             }
@@ -540,10 +540,10 @@ impl Exchange {
         }
     }
 
-    /// It was woken: a connection may have been granted to it, or the deployment may have changed.
+    /// Called after a wake-up: a connection may have been granted, or the deployment may have changed.
     pub fn handle_wake(&mut self, client: &mut Client, now: Instant) {
         if client.is_closed() && matches!(self.phase, Phase::Selecting { .. } | Phase::Waiting { .. }) {
-            // A granted connection must be given back all the same.
+            // A granted connection must still be given back.
             let id = self.id;
             if let Some(pool) = self.pool(client) {
                 pool.abandon(id, now);
@@ -570,7 +570,7 @@ impl Exchange {
                         self.generation = granted.unwrap_or(pool.generation());
                         self.checked_out(client, answer, now);
                     }
-                    // Sent away: the pool was cleared, and the server may be gone.
+                    // Removed from the queue: the pool was cleared, and the server may be gone.
                     None if !pool.is_waiting(self.id) => {
                         self.announce_no_connection(client, CheckOutFailure::Connection, now);
                         self.select(client, now);
@@ -582,7 +582,7 @@ impl Exchange {
         }
     }
 
-    /// The moment of [`deadline`](Self::deadline) has come.
+    /// Called when [`deadline`](Self::deadline) has passed.
     pub fn handle_timeout(&mut self, client: &mut Client, now: Instant) {
         if self.deadline(client).is_none_or(|deadline| deadline > now) {
             return;
@@ -596,7 +596,7 @@ impl Exchange {
                 let address = self.address();
                 let longest = now.saturating_since(since).as_millis() as f64 / 1000.0;
                 let id = self.id;
-                // The pool was closed, and the wake-up for that has not come yet.
+                // The pool was closed, and the wake-up for that has not arrived yet.
                 let Some(pool) = self.pool(client) else { return self.handle_wake(client, now) };
                 let (_, out, pending) = pool.sizes();
                 let waiting = pool.waiting();
@@ -606,7 +606,7 @@ impl Exchange {
                     "no connection to {address} became free within {longest} s: {out} in use, {pending} being \
                      opened, {waiting} waiting; raise maxPoolSize or the time limit",
                 )));
-                // The end of an earlier attempt is more informative than the wait queue's timeout.
+                // The result of an earlier attempt is more informative than the wait queue's timeout.
                 if self.report_earlier() && self.until.is_some() {
                     self.note_besides(Besides::OutOfTime);
                 }
@@ -621,7 +621,7 @@ impl Exchange {
     #[inline]
     fn enter(&mut self, next: Phase) {
         let left = std::mem::replace(&mut self.phase, next);
-        // On the path of every command: most phases own nothing, but the compiler would call a function to find out.
+        // Every command runs this: most phases own nothing to drop, but the compiler would call a function to find out.
         if matches!(left, Phase::Choosing(_) | Phase::Handshake(_) | Phase::Reauthenticating(_)) {
             drop(left);
         } else {

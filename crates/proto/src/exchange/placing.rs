@@ -1,4 +1,4 @@
-//! Finds a server and a connection for an exchange: server selection, check-out, and waiting for either.
+//! Finds a server and a connection for an exchange: server selection, check-out, and the waits for both.
 //! Spec: server-selection, connection-monitoring-and-pooling.
 
 use std::sync::Arc;
@@ -45,12 +45,12 @@ impl Exchange {
         self.take_server(client, selected, 0, now);
     }
 
-    /// Returns the only server that can run this: the cursor's, or the one that the transaction is pinned to.
+    /// Returns the only server that can run the operation: the cursor's, or the one that the transaction is pinned to.
     fn server_by_address(&self, client: &Client) -> Option<Address> {
         self.operation.server.clone().or_else(|| self.session_pin(client).map(|pin| pin.address.clone()))
     }
 
-    /// Sends an aggregation that writes to the primary if any known server is too old to run it on a secondary.
+    /// Sends an aggregation with a write stage to the primary if any known server is too old to run it on a secondary.
     /// CRUD, "read preference of $out and $merge".
     fn place_writing_aggregation(&mut self, client: &Client) {
         let is_too_old = |server: &Arc<ServerDescription>| {
@@ -63,7 +63,8 @@ impl Exchange {
         }
     }
 
-    /// Takes the servers that `server_selector` returned. An empty choice is no error: other servers may appear.
+    /// Handles the servers that `server_selector` returned. An empty choice is no error: suitable servers may appear
+    /// later.
     pub(super) fn handle_choice(
         &mut self,
         client: &mut Client,
@@ -98,7 +99,7 @@ impl Exchange {
                 }
                 self.server = Some(server);
                 if client.wants(Interests::POOLS) && !self.is_pinned(client) {
-                    // Listeners are told first, since they may need the connection themselves.
+                    // Listeners are called first, since they may need the connection themselves.
                     self.announce_check_out(client, now);
                     self.enter(Phase::Announced);
                 } else {
@@ -122,13 +123,13 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the check-out was announced but not begun. Tell listeners, then call
+    /// Returns whether the check-out was announced but not begun. Publish the events, then call
     /// [`handle_check_out`](Self::handle_check_out).
     pub fn is_check_out_due(&self) -> bool {
         matches!(self.phase, Phase::Announced)
     }
 
-    /// Begins the check-out that was announced, or selects another server if this one was lost meanwhile.
+    /// Begins the announced check-out, or selects another server if this one was lost in the meantime.
     pub fn handle_check_out(&mut self, client: &mut Client, now: Instant) {
         if !self.is_check_out_due() {
             return;
@@ -147,7 +148,7 @@ impl Exchange {
     }
 
     /// Leaves a pool's queue, or gives up opening a connection. Nothing drives the exchange until
-    /// [`resume`](Self::resume), and others must not wait for it.
+    /// [`resume`](Self::resume), so others must not wait for it.
     pub fn step_aside(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::Waiting { .. } => {
@@ -201,7 +202,7 @@ impl Exchange {
             }
             return self.checked_out(client, answer, now);
         };
-        // The server may have closed it since, or the process may have forked.
+        // The server may have closed the link since, or the process may have forked.
         let Some(generation) = pool.generation_of(link) else { return self.fail_pinned(client, now) };
         self.generation = generation;
         client.forget_pinned(link);
@@ -209,7 +210,7 @@ impl Exchange {
         self.send(client, now);
     }
 
-    /// Takes the pool's answer; its generation was noted before.
+    /// Handles the pool's answer; the caller has recorded its generation.
     pub(super) fn checked_out(&mut self, client: &mut Client, answer: CheckOut, now: Instant) {
         match answer {
             CheckOut::Ready(link) => {
@@ -235,12 +236,12 @@ impl Exchange {
         self.name_connection(client, now);
     }
 
-    /// Leaves the connection opened in the background to the next check-out.
+    /// Puts the connection opened in the background into the pool, for the next check-out.
     pub(super) fn put_by(&mut self, client: &mut Client, now: Instant) {
         self.enter(Phase::Done(Stay::No));
         match (self.link.take(), self.pool(client)) {
             (Some(link), Some(pool)) => pool.put_by(link, now),
-            // The server left the topology; only this can close the link.
+            // The server left the topology; only this code can close the link.
             (Some(link), None) => {
                 self.announce_closed(client, link, CloseReason::PoolClosed);
                 client.link_lost(self.shard, link, now);
@@ -254,12 +255,12 @@ impl Exchange {
         self.until.map_or(end, |until| end.min(until))
     }
 
-    /// No connection could be made, or it was lost while it reauthenticated. Nothing was done, so any command is safe to
-    /// retry, until the monitor finds the server gone. The exchange fails at once if retries are off, or if it is bound to
-    /// this connection and is not the end of a transaction.
+    /// Called when no connection could be opened, or it was lost during reauthentication. The server did nothing, so
+    /// any command is safe to retry, until the monitor finds the server gone. The exchange fails at once if retries are
+    /// off, or if it is bound to this connection and is not the end of a transaction.
     ///
     /// `connectTimeoutMS` limited the attempt, so after the first one the time for server selection starts over. Not
-    /// after later ones: a server that swallows connections would be tried for ever.
+    /// after later ones: otherwise a server that never answers would be tried for ever.
     pub(super) fn back_off(
         &mut self,
         client: &mut Client,
@@ -292,7 +293,7 @@ impl Exchange {
 
     pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
         self.count_no_server(client);
-        // The reason why another server was needed is more informative than the failed selection.
+        // The error that made another server necessary is more informative than the failed selection.
         if self.report_earlier() {
             if self.until == Some(self.selection_deadline(client)) {
                 self.note_besides(Besides::OutOfTime);

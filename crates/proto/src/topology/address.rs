@@ -1,16 +1,16 @@
-//! Where a server listens: a host and a port, or the path of a UNIX socket. Resolves no name.
+//! The address of a server: a host and a port, or the path of a UNIX socket. Resolves no name.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The port of a server whose address names none.
+/// The default port of an address.
 pub const DEFAULT_PORT: u16 = 27017;
 
-/// A server's address in the one form the topology compares: `host:port` in lower case, or a socket's path.
+/// A server's address in normal form, for comparison: `host:port` in lower case, or a socket's path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     text: Arc<str>,
-    // Where the host ends and its port; a UNIX socket has no port.
+    // The end of the host, and the port; a UNIX socket has no port.
     port: Option<u16>,
 }
 

@@ -1,5 +1,5 @@
-//! What is known of a server and of the whole deployment: plain values, made from hello replies and errors.
-//! Decides nothing; see [`super::update`]. Spec: server-discovery-and-monitoring, "Data structures".
+//! Descriptions of a server and of the whole deployment: plain values, made from hello replies and errors. Decides
+//! nothing; see [`super::update`]. Spec: server-discovery-and-monitoring, "Data structures".
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,15 +11,15 @@ use mangonel_bson::{ObjectId, RawDocument, RawValue};
 use super::address::Address;
 use crate::time::Instant;
 
-/// The oldest wire version spoken: MongoDB 4.4.
+/// The oldest supported wire version: MongoDB 4.4.
 pub const MIN_WIRE_VERSION: i32 = 9;
-/// The newest wire version known.
+/// The newest supported wire version.
 pub const MAX_WIRE_VERSION: i32 = 29;
 const MIN_SERVER_VERSION: &str = "4.4";
 /// How many removed servers a description remembers.
 pub const MOST_TURNED_AWAY: usize = 8;
 
-/// What a server is.
+/// The type of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerType {
     /// Not reached yet, or the last check failed.
@@ -58,7 +58,7 @@ impl ServerType {
         }
     }
 
-    /// Tells whether such a server can answer reads.
+    /// Returns whether a server of this type can answer reads.
     pub fn is_data_bearing(self) -> bool {
         matches!(
             self,
@@ -66,18 +66,18 @@ impl ServerType {
         )
     }
 
-    /// Tells whether such a server takes writes.
+    /// Returns whether a server of this type takes writes.
     pub fn is_writable(self) -> bool {
         matches!(self, Self::Standalone | Self::Mongos | Self::RSPrimary | Self::LoadBalancer)
     }
 }
 
-/// When a server's view of the deployment last changed: a counter that lives as long as the server's process.
+/// The version of a server's view of the deployment: a counter that lives as long as the server's process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TopologyVersion {
-    /// Made again whenever the server starts.
+    /// Generated whenever the server starts.
     pub process_id: ObjectId,
-    /// Raised at each change.
+    /// Incremented at each change.
     pub counter: i64,
 }
 
@@ -90,12 +90,12 @@ impl TopologyVersion {
         })
     }
 
-    /// Tells whether `current` is known to be later than `other`. Different processes cannot be compared.
+    /// Returns whether `current` is known to be later than `other`. Different processes cannot be compared.
     pub fn is_later(current: Option<TopologyVersion>, other: Option<TopologyVersion>) -> bool {
         matches!((current, other), (Some(a), Some(b)) if a.process_id == b.process_id && a.counter > b.counter)
     }
 
-    /// As [`TopologyVersion::is_later`], or the same.
+    /// Like [`TopologyVersion::is_later`], but also true for the same version.
     pub fn is_same_or_later(current: Option<TopologyVersion>, other: Option<TopologyVersion>) -> bool {
         matches!((current, other), (Some(a), Some(b)) if a.process_id == b.process_id && a.counter >= b.counter)
     }
@@ -103,17 +103,17 @@ impl TopologyVersion {
 
 /// The result of the last check of one server.
 ///
-/// Equality is the specification's: it leaves out round-trip times and the times of update and last write.
+/// Equality follows the specification: it ignores round-trip times and the times of update and last write.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "each field carries the name of the hello reply's field")]
 pub struct ServerDescription {
     pub address: Address,
     pub server_type: ServerType,
-    /// Why the server is Unknown.
+    /// The reason why the server is Unknown.
     pub error: Option<Arc<str>>,
     /// Moving average of the time hello takes, `None` before the first check.
     pub round_trip_time: Option<Duration>,
-    /// The least of the last ten times, zero while there are fewer than two.
+    /// The least of the last ten round-trip times, zero while there are fewer than two.
     pub min_round_trip_time: Duration,
     pub last_update_time: Instant,
     /// Milliseconds since 1970-01-01 UTC.
@@ -202,8 +202,8 @@ impl ServerDescription {
         }
     }
 
-    /// Describes the server that gave this hello reply. A reply with `ok: 0`, or that cannot be read, makes
-    /// it Unknown and says why.
+    /// Describes the server that gave this hello reply. A reply with `ok: 0`, or an unreadable one, makes it Unknown,
+    /// with the reason.
     pub fn from_hello(address: Address, reply: RawDocument<'_>, now: Instant) -> ServerDescription {
         let mut described = ServerDescription::unknown(address, now);
         let mut facts = Facts::default();
@@ -234,7 +234,7 @@ impl ServerDescription {
         described
     }
 
-    // A field of a type it should not have counts as absent: servers of other makes are careless.
+    // A field of the wrong type counts as absent: servers of other vendors are careless.
     fn take_hello_field(&mut self, key: &str, value: RawValue<'_>, facts: &mut Facts) {
         let truth = || value.as_bool_lenient().unwrap_or(false);
         let int = || value.as_i64_lenient();
@@ -294,7 +294,8 @@ impl ServerDescription {
         self.hosts.iter().chain(&self.passives).chain(&self.arbiters)
     }
 
-    /// Says why this client and the server cannot talk, or `None` when they can or nothing is known of it.
+    /// Returns the reason why this client and the server cannot work together; `None` when they can, or nothing is
+    /// known of the server.
     pub fn incompatibility(&self) -> Option<String> {
         if matches!(self.server_type, ServerType::Unknown | ServerType::LoadBalancer) {
             return None;
@@ -316,7 +317,7 @@ impl ServerDescription {
     }
 }
 
-/// Parts of a hello reply that only serve to tell the server's type.
+/// Parts of a hello reply that only determine the server's type.
 #[derive(Default)]
 struct Facts {
     is_ok: bool,
@@ -347,14 +348,14 @@ fn addresses(value: RawValue<'_>) -> Vec<Address> {
     }
 }
 
-/// What the deployment is.
+/// The type of a deployment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TopologyType {
     /// Not known yet.
     Unknown,
     /// One server, used regardless of its type.
     Single,
-    /// A replica set whose primary is not known.
+    /// A replica set without a known primary.
     ReplicaSetNoPrimary,
     /// A replica set with a primary.
     ReplicaSetWithPrimary,
@@ -378,12 +379,12 @@ impl TopologyType {
     }
 }
 
-/// What is known of the whole deployment.
+/// The description of the whole deployment.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TopologyDescription {
     /// Its type.
     pub topology_type: TopologyType,
-    /// The replica set's name: given by the user, or learnt from the first member met.
+    /// The replica set's name: given by the user, or taken from the first known member.
     pub set_name: Option<Arc<str>>,
     /// The greatest setVersion a primary reported.
     pub max_set_version: Option<i64>,
@@ -391,17 +392,17 @@ pub struct TopologyDescription {
     pub max_election_id: Option<ObjectId>,
     /// The servers, by address.
     pub servers: BTreeMap<Address, Arc<ServerDescription>>,
-    /// The least timeout of all servers that bear data, `None` when one of them reports none.
+    /// The least timeout of all data-bearing servers, `None` if one of them reports none.
     pub logical_session_timeout_minutes: Option<i64>,
-    /// Why no operation can run: a server is too old or too new.
+    /// The reason why no operation can run: a server is too old or too new.
     pub compatibility_error: Option<Arc<str>>,
-    /// The last [`MOST_TURNED_AWAY`] servers that turned out not to belong here, and what they are. An error names them
+    /// The last [`MOST_TURNED_AWAY`] servers that turned out not to belong here, and their types. An error names them
     /// when no server is left: they show which option is wrong.
     pub turned_away: Vec<(Address, Arc<str>)>,
 }
 
 impl TopologyDescription {
-    /// Describes a deployment of which only its kind, the name of its set and some addresses are known.
+    /// Describes a deployment from its type, the name of its set and some addresses.
     pub fn new(
         topology_type: TopologyType,
         set_name: Option<Arc<str>>,
@@ -431,7 +432,7 @@ impl TopologyDescription {
         self.servers.insert(server.address.clone(), Arc::new(server));
     }
 
-    /// Removes a server of an unexpected type, and remembers that type.
+    /// Removes a server of an unexpected type, and records that type.
     pub(super) fn turn_away(&mut self, address: &Address, what: String) {
         self.servers.remove(address);
         self.turned_away.retain(|(known, _)| known != address);
@@ -465,7 +466,7 @@ impl fmt::Display for TopologyDescription {
 }
 
 impl TopologyDescription {
-    /// Writes the line. `under_way`: what the first check of a server, which has not ended yet, is doing.
+    /// Writes the line. `under_way`: the current activity of a server's unfinished first check.
     pub(super) fn tell(
         &self,
         out: &mut impl fmt::Write,
