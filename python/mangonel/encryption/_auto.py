@@ -43,13 +43,13 @@ class AutoEncryptionOpts:
         schema_map: namespace -> JSON schema; takes precedence over the server's schema.
         encrypted_fields_map: namespace -> encrypted fields of Queryable Encryption; takes precedence over the server's.
         bypass_auto_encryption: do not encrypt commands; still decrypt replies.
-        bypass_query_analysis: do not encrypt fields automatically; values of `ClientEncryption` can still be written to
-            collections of Queryable Encryption.
+        bypass_query_analysis: do not encrypt fields automatically; values encrypted with `ClientEncryption` can still
+            be written to collections of Queryable Encryption.
         crypt_shared_lib_path: path of crypt_shared. None: the system's library path.
         crypt_shared_lib_required: never use mongocryptd.
         mongocryptd_uri, mongocryptd_bypass_spawn, mongocryptd_spawn_path, mongocryptd_spawn_args: address of
-            mongocryptd, whether the driver may not start it, and the program and arguments to start. Used only without
-            crypt_shared.
+            mongocryptd, whether the driver must not start it, and the program to start with its arguments. Used only
+            without crypt_shared.
         kms_connect_callback: called with a `KMSConnectContext` for each connection to a key service; returns a
             connected `socket.socket` without TLS, as `HTTPProxyKMSConnect` does. On asyncio a coroutine function. None:
             the driver connects directly.
@@ -94,7 +94,7 @@ class AutoEncryptionOpts:
             self._spawn_command = spawn_command(mongocryptd_spawn_path, mongocryptd_spawn_args)
             encoded, self._asks = encode_providers(kms_providers)
         except Exception as error:
-            # Some tools show the locals of a traceback, and these hold keys.
+            # Some tools show the locals in a traceback, and these hold keys.
             kms_providers, kms_tls_options = {}, None
             without_frames(error)
             raise
@@ -119,7 +119,7 @@ class AutoEncryptionOpts:
 
     @property
     def _analyses(self) -> bool:
-        """Whether a query analyser has to decide which fields of a command to encrypt."""
+        """Whether a query analyser decides which fields of a command to encrypt."""
         return not (self._bypass_auto_encryption or self._bypass_query_analysis)
 
     def _attach(self, client: _MongoClient[Any], core: _core.Core, plain: Port) -> Any:
@@ -149,7 +149,7 @@ class AutoEncryptionOpts:
         except Exception as error:
             without_frames(error)
             raise
-        # It forwards every other attribute, so it is a port of the same face.
+        # EncryptingPort forwards every other attribute, so it is a port of the same face.
         return EncryptingPort(core, plain, cipher)
 
     def _crypt(self) -> Crypt:
@@ -180,7 +180,7 @@ class AutoEncryptionOpts:
         return Mongocryptd(kind, self._mongocryptd_uri, command)
 
     def _fields_of(self, namespace: str) -> Mapping[str, Any] | None:
-        """Return the encrypted fields of a collection by the map."""
+        """Return the encrypted fields of a collection in `encrypted_fields_map`."""
         return (self._encrypted_fields_map or {}).get(namespace)
 
 

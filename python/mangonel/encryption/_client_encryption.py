@@ -58,7 +58,7 @@ class _ClientEncryption:
         key_vault_namespace: `database.collection` that stores the data keys.
         key_vault_client: a client of the same face.
         codec_options: how values are encoded before encryption; pass those of the collections.
-        kms_tls_options: provider to TLS options, named as for a client.
+        kms_tls_options: provider to TLS options, with a client's option names.
         key_expiration_ms: how many milliseconds a decrypted data key is cached. None: a minute; 0: for ever.
         kms_connect_callback: called with a `KMSConnectContext` for each connection to a key service; returns a
             connected `socket.socket` without TLS, as `HTTPProxyKMSConnect` does. On asyncio a coroutine function. None:
@@ -94,7 +94,7 @@ class _ClientEncryption:
             require()
             expect_instance("codec_options", codec_options, CodecOptions)
             expected = "AsyncMongoClient" if self._is_async else "MongoClient"
-            # A stand-in may keep the keys in memory; it is called as PyMongo's client.
+            # A stand-in may keep the keys in memory; its class has the name of PyMongo's client.
             if port_of(key_vault_client, "MongoClient").is_async is not self._is_async:
                 raise TypeError(f"expected key_vault_client to be {expected}, got {type(key_vault_client)}")
             vault = key_vault(key_vault_client, key_vault_namespace)
@@ -105,7 +105,7 @@ class _ClientEncryption:
             )
             self._answers = Answers(vault, kms, kms_providers)
         except Exception as error:
-            # Some tools show the locals of a traceback, and these hold keys.
+            # Some tools show the locals in a traceback, and these hold keys.
             kms_providers, encoded, kms_tls_options = {}, b"", None
             without_frames(error)
             raise
@@ -130,13 +130,13 @@ class _ClientEncryption:
             key_material: 96 bytes for the key. None: random bytes.
 
         Raises:
-            EncryptionError: see `cause`. Nothing was stored, unless storing itself failed.
+            EncryptionError: see `cause`. Nothing was stored, unless the insert itself failed.
 
         Example:
             >>> keys.create_data_key("local", key_alt_names=["addresses"]).subtype
             4
         """
-        # Tools that show the locals of a traceback would show the argument.
+        # Tools that show the locals in a traceback would show the argument.
         material, key_material = _Hidden(key_material), None
         return self._port.flow(self._create_key_flow(kms_provider, master_key, key_alt_names, material))
 
@@ -184,7 +184,7 @@ class _ClientEncryption:
             algorithm: one of `Algorithm`.
             key_id, key_alt_name: the data key.
             query_type: one of `QueryType` when the value is part of a query.
-            contention_factor: for INDEXED and RANGE: over how many index entries equal values are spread.
+            contention_factor: for INDEXED and RANGE: the number of index entries over which equal values are spread.
             range_opts, string_opts: the options of the field's index.
 
         Raises:
@@ -372,7 +372,7 @@ class _ClientEncryption:
         provider: str | None = None,
         master_key: Mapping[str, Any] | None = None,
     ) -> FaceResult[RewrapManyDataKeyResult]:
-        """Encrypt data keys again, with another master key or provider. The data stays as it is.
+        """Encrypt data keys again, with another master key or provider. The data does not change.
 
         Args:
             filter: query document that selects the keys.

@@ -33,7 +33,7 @@ class CommandCipher(Answers):
         crypt: libmongocrypt's state.
         encrypts: whether commands are encrypted; replies are always decrypted.
         metadata: a client without encryption, for reading the schemas of collections.
-        mongocryptd: marks the fields of a command to encrypt. None: the library does, or no component.
+        mongocryptd: marks the fields of a command to encrypt. None: the library crypt_shared does, or nothing does.
         vault, kms, providers: as for `Answers`.
     """
 
@@ -57,10 +57,10 @@ class CommandCipher(Answers):
         """Return the command with its fields encrypted, or None if there is nothing to encrypt.
 
         Raises:
-            EncryptionError: the reason is its `cause`. Nothing was sent.
+            EncryptionError: see `cause`. Nothing was sent.
         """
         if _name_of(command) == b"bulkWrite":
-            # The specification forbids it, although libmongocrypt could do it.
+            # The specification forbids this, although libmongocrypt could do it.
             raise InvalidOperation(
                 "MongoClient.bulk_write does not currently support automatic encryption; "
                 "use the bulk_write of each collection"
@@ -73,7 +73,7 @@ class CommandCipher(Answers):
         """Return the reply with its fields decrypted, or None if there is nothing to decrypt.
 
         Raises:
-            EncryptionError: the reason is its `cause`. The server did run the command.
+            EncryptionError: see `cause`. The server did run the command.
         """
         return await self.through_flow(self._crypt, lambda context: context.begin_decrypting(reply))
 
@@ -92,7 +92,7 @@ class CommandCipher(Answers):
         context.end_answer()
 
     async def _collections_flow(self, context: Context) -> None:
-        """Answer with the server's listing of the command's collection; nothing if it does not exist."""
+        """Feed the server's listing of the command's collection, or nothing if the collection does not exist."""
         client = self._metadata
         command = {"listCollections": 1, "cursor": {}, "filter": RawBSONDocument(context.question())}
         operation = build_operation(

@@ -20,7 +20,7 @@ from mangonel.errors import ConfigurationError, NetworkTimeout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The fields that a provider must have if it is given as more than its type.
+# The fields that a provider must have unless its document is empty.
 _NEEDED = {
     "aws": ("accessKeyId", "secretAccessKey"),
     "azure": ("clientId", "clientSecret"),
@@ -42,7 +42,7 @@ _MARGIN = 60.0
 
 
 def encode_providers(providers: Any) -> tuple[bytes, bool]:
-    """Return the encoded providers, and whether the credentials of one must be found on the machine.
+    """Return the encoded providers, and whether any provider's credentials must be found on the machine.
 
     Raises:
         ValueError, TypeError: the providers are incomplete. The message contains no value.
@@ -69,11 +69,11 @@ def encode_providers(providers: Any) -> tuple[bytes, bool]:
 
 
 def find(providers: Mapping[str, Any], until: float) -> bytes:
-    """Find credentials for the providers that have none, and return them encoded. Blocks.
+    """Find credentials for the providers without any, and return them encoded. Blocks.
 
     Args:
         providers: names and documents of the providers.
-        until: deadline as a reading of `time.monotonic()`.
+        until: deadline as a time of `time.monotonic()`.
 
     Raises:
         ConfigurationError: no credentials were found.
@@ -160,7 +160,7 @@ def _ask(cloud: str, url: str, headers: dict[str, str], until: float) -> dict[st
 
 
 def _read(response: Any, until: float) -> bytes:
-    """Return a service's response if it arrives in time; it is a token and little else."""
+    """Return a service's response if it arrives in time; it holds a token and little else."""
     found = bytearray()
     while piece := response.read1(_MOST_BYTES):
         found += piece

@@ -1,9 +1,9 @@
 """Crypto callbacks for builds of libmongocrypt without native crypto.
 
-If the library has the layout that the extension module knows (pymongocrypt 1.21 has), ciphers and hashes are functions
-of the extension module. Otherwise they are Python functions over the standard library and the package `cryptography`,
-which also specify the native ones. Signatures are always Python. An error is written into the caller's status object,
-without the values that caused it.
+If the library has the layout that the extension module expects (as in pymongocrypt 1.21), ciphers and hashes are
+functions of the extension module. Otherwise they are Python functions over the standard library and the package
+`cryptography`, which are also the specification of the native ones. Signatures are always made in Python. Callbacks
+write errors into the caller's status object, without the values that caused them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _cipher(mode: Any, direction: Callable[[Any], Any]) -> Any:
     @_callback(_CIPHER)
     def update(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
         cipher = direction(Cipher(algorithms.AES(_bytes(key)), mode(_bytes(iv))))
-        # The library pads, so for CBC this is a whole number of blocks.
+        # The library pads, so for CBC the data is a whole number of blocks.
         made = cipher.update(_buffer(data.data, data.len))
         _give(output, made)
         written[0] = len(made)
@@ -71,7 +71,7 @@ def _cipher(mode: Any, direction: Callable[[Any], Any]) -> Any:
 
 
 cbc_encrypt, cbc_decrypt = _cipher(modes.CBC, Cipher.encryptor), _cipher(modes.CBC, Cipher.decryptor)
-# Both directions are the same in this mode.
+# In this mode encryption and decryption are the same function.
 ctr = _cipher(modes.CTR, Cipher.encryptor)
 
 
@@ -109,7 +109,7 @@ def sign_rsa(_: Any, key: Any, data: Any, output: Any, status: Any) -> bool:
 def install(crypt: Any) -> bool:
     """Install the callbacks in `crypt`; return whether the library accepted them."""
     found = compiled() if is_known() else PYTHON
-    # The compiled callbacks write errors with this function; the Python ones know it themselves.
+    # The compiled callbacks need this function to write errors; the Python ones call it themselves.
     tell = ffi.cast("void *", ffi.addressof(lib, "mongocrypt_status_set"))
     hooks = [found[name] for name in ("cbc_encrypt", "cbc_decrypt")]
     hooks += [secure_random, *(found[name] for name in ("hmac_sha_512", "hmac_sha_256", "sha_256"))]
@@ -142,7 +142,7 @@ _KNOWN = {
 
 
 def compiled() -> dict[str, Any]:
-    """Return the extension module's functions by the names in `PYTHON`. Only for a library that `is_known`."""
+    """Return the extension module's functions by the names in `PYTHON`. Call this only if `is_known` is true."""
     addresses = _core.crypto_functions()
     return {
         name: ffi.cast(_TYPES.get(name, "mongocrypt_crypto_fn"), address)

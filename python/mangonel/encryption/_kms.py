@@ -1,7 +1,7 @@
 """Requests to key management services: address, TLS, time limits and failures.
 
 Each attempt has its own connection and time limit; libmongocrypt decides how often and after which delay to repeat it.
-Requests and responses hold credentials and keys, so errors keep none of the frames that held them.
+Requests and responses hold credentials and keys, so errors keep no frames that hold those.
 Must not know: the key vault. Spec: client-side-encryption ("KMS", "kmsTLSOptions").
 """
 
@@ -42,9 +42,9 @@ class Kms:
     """Sends requests to the services of one set of providers.
 
     Args:
-        port: the port of the face that waits.
+        port: the face's port, which does the waiting.
         tls_options: provider -> TLS options of a client, or None.
-        callback: opens the connections, as `kms_connect_callback` says; None: the driver opens them.
+        callback: opens the connections, as for `kms_connect_callback`; None: the driver opens them.
 
     Raises:
         TypeError, ConfigurationError: the options are wrong, or would accept an unverified service; the callback does
@@ -69,7 +69,7 @@ class Kms:
         self._default = Security({}, checks_revocation=False)
 
     async def answer_flow(self, context: Context) -> None:
-        """Get every response that `context` waits for.
+        """Feed `context` every response that it waits for.
 
         Raises:
             MongoCryptError: a service refused, or all attempts to reach it failed.
@@ -125,11 +125,11 @@ class Kms:
             ) from failure
 
     async def _connected_flow(self, context: KMSConnectContext) -> socket:
-        """Return a connected socket of the callback.
+        """Return a connected socket from the callback.
 
         Raises:
             ConfigurationError: the callback returned something else.
-            _Unconnected: it failed, so the attempt counts as one that reached no service.
+            _Unconnected: the callback failed, so the attempt counts as one that reached no service.
         """
         callback: Any = self._callback
         try:
@@ -141,10 +141,10 @@ class Kms:
         return checked_socket(found)
 
     async def credentials_flow(self, providers: Mapping[str, Any]) -> bytes:
-        """Return the encoded credentials of the providers that have none of their own."""
+        """Return the encoded credentials of the providers that were passed without any."""
         left = remaining()
         until = time.monotonic() + (math.inf if left is None else left)
-        # This runs in another thread, where the limits of this one do not apply.
+        # `find` may run in another thread, where this thread's limits do not apply.
         return await self._port.call(self._call, lambda: _credentials.find(providers, until))
 
 

@@ -1,7 +1,7 @@
 """libmongocrypt as objects: one for the library's state, one for each value or message that it processes.
 
-The package `pymongocrypt` supplies the library and its declarations; nothing else of it is used, so each face does I/O
-in its own way and no call blocks. Must not know: clients, sockets, the key vault.
+The package `pymongocrypt` supplies only the library and its declarations, so each face does I/O in its own way and no
+call blocks. Must not know: clients, sockets, the key vault.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ except ImportError as error:
 else:
     _absence = None
 
-# Bytes of a key service's response, which is some kilobytes. The library would accept 16 MB, and use twenty times as
-# much memory for that many headers.
+# The most bytes of a key service's response; real ones have some kilobytes. The library would accept 16 MB, and for 16
+# MB of headers would use twenty times as much memory.
 _LONGEST_ANSWER = 1024 * 1024
 
 # mongocrypt_ctx_state_t
@@ -40,7 +40,7 @@ if lib is not None:
     _BINARY = ffi.typeof("mongocrypt_binary_t *")
     _BYTES = ffi.typeof("uint8_t[]")
     _NULL = ffi.NULL
-    # Looked up by name once: each access to the library is a look-up in a dict of cffi's.
+    # Looked up once by name: each access to the library is a look-up in one of cffi's dicts.
     _context_state = lib.mongocrypt_ctx_state
     _context_destroy = lib.mongocrypt_ctx_destroy
     _finalize = lib.mongocrypt_ctx_finalize
@@ -57,12 +57,12 @@ def require() -> None:
 class Crypt:
     """libmongocrypt's state: master keys, schemas, and a cache of data keys.
 
-    Any number of threads may use it. It is freed together with its last context.
+    Any number of threads may use it. It is freed with its last context.
 
     Args:
         providers: encoded document of master keys or credentials.
-        asks_for_credentials: a provider's document is empty, so its credentials are found on demand.
-        schemas, encrypted_fields: encoded maps from namespaces to JSON schemas, to encrypted fields.
+        asks_for_credentials: some provider's document is empty, so its credentials are found on demand.
+        schemas, encrypted_fields: encoded maps from namespaces to JSON schemas and to encrypted fields.
         analyses_commands: load a library that decides which fields of a command to encrypt.
         shared_library: the path of that library. None: the system's library path.
         marks_commands: whether commands are searched for fields to encrypt; explicitly encrypted fields always pass.
@@ -89,7 +89,7 @@ class Crypt:
         handle = ffi.gc(lib.mongocrypt_new(), lib.mongocrypt_destroy)
         self._handle = handle
         if not lib.mongocrypt_is_crypto_available():
-            # Most builds of the package are, too.
+            # Most builds in the package have no crypto.
             from mangonel.encryption import _cryptography
 
             self._check(_cryptography.install(handle))
@@ -156,7 +156,7 @@ class Context:
 
     @property
     def state(self) -> int:
-        """The next thing that it needs: one of the names above."""
+        """The context's state, which says what it needs next: one of the constants above."""
         return _context_state(self._handle)
 
     def failure(self) -> MongoCryptError:
@@ -176,7 +176,7 @@ class Context:
         self._check(lib.mongocrypt_ctx_setopt_algorithm(self._handle, name.encode(), -1))
 
     def set_key_id(self, key_id: bytes) -> None:
-        """Set the data key by the 16 bytes of its `_id`."""
+        """Set the data key; `key_id` is the 16 bytes of its `_id`."""
         self._check(lib.mongocrypt_ctx_setopt_key_id(self._handle, _binary(key_id)))
 
     def set_query_type(self, name: str) -> None:
@@ -207,7 +207,7 @@ class Context:
         self._check(lib.mongocrypt_ctx_decrypt_init(self._handle, _binary(message)))
 
     def begin_encrypting(self, database: str, command: bytes) -> None:
-        """Begin to encrypt the fields of a command by the collection's schema."""
+        """Begin to encrypt the fields of a command according to the collection's schema."""
         self.database = database
         name = database.encode()
         self._check(lib.mongocrypt_ctx_encrypt_init(self._handle, name, len(name), _binary(command)))
@@ -215,7 +215,7 @@ class Context:
     # Running.
 
     def question(self) -> bytes:
-        """Return the filter or command whose result it needs."""
+        """Return the filter or command whose result the context needs."""
         return self._out(lib.mongocrypt_ctx_mongo_op)
 
     def feed(self, document: bytes) -> None:
@@ -231,7 +231,7 @@ class Context:
         self._check(lib.mongocrypt_ctx_provide_kms_providers(self._handle, _binary(providers)))
 
     def kms_requests(self) -> Iterator[KmsRequest]:
-        """Yield the requests to key management services, one after another; a failed one may come again."""
+        """Yield the requests to key management services, one after another; a failed one may be repeated."""
         while (handle := lib.mongocrypt_ctx_next_kms_ctx(self._handle)) != _NULL:
             yield KmsRequest(handle)
 
@@ -250,7 +250,7 @@ class Context:
 
 
 class KmsRequest:
-    """One request to a key management service. Its bytes may hold credentials or a key: keep them out of any locals."""
+    """One request to a key management service. Its bytes may hold credentials or a key: keep them out of locals."""
 
     __slots__ = ("_handle", "_left")
 
@@ -276,7 +276,7 @@ class KmsRequest:
 
     @property
     def delay(self) -> float:
-        """Seconds to wait before sending, because the service asked for it or an attempt failed."""
+        """Seconds to wait before sending, because the service requested a delay or an attempt failed."""
         return lib.mongocrypt_kms_ctx_usleep(self._handle) / 1e6
 
     @property
@@ -306,7 +306,7 @@ class KmsRequest:
         """Report a network failure.
 
         Raises:
-            MongoCryptError: that was the last attempt.
+            MongoCryptError: no attempts are left.
         """
         self._check(lib.mongocrypt_kms_ctx_fail(self._handle))
 

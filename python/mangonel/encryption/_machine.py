@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel.encryption._library import Crypt
 
-# The vault's keys are passed on without decoding.
+# The key vault's documents are passed on without decoding.
 VAULT_CODEC = CodecOptions(RawBSONDocument)
 
 
 def key_vault(client: _MongoClient[Any], namespace: str) -> _Collection[Any]:
-    """Return the collection of data keys, with majority concerns: no failover can undo the creation of a key.
+    """Return the collection of data keys, with majority concerns, so that no failover undoes the creation of a key.
 
     Raises:
         ValueError: the namespace is not of the form `database.collection`.
@@ -39,7 +39,7 @@ def key_vault(client: _MongoClient[Any], namespace: str) -> _Collection[Any]:
     database, _, name = namespace.partition(".")
     if not database or not name:
         raise ValueError(f"expected key_vault_namespace to be database.collection, got {namespace!r}")
-    # Not `get_collection`: a stand-in for a client keeps its documents in the collections that it hands out by name.
+    # Not `get_collection`: a stand-in for a client keeps its documents in the collections that its `[name]` returns.
     return client[database][name].with_options(
         codec_options=VAULT_CODEC,
         read_concern=ReadConcern("majority"),
@@ -53,7 +53,7 @@ class Answers:
     Args:
         vault: the collection of data keys.
         kms: sends requests to key management services.
-        providers: names and documents of the providers, as passed in.
+        providers: names and documents of the providers, as the application passed them.
     """
 
     def __init__(self, vault: _Collection[Any], kms: Kms, providers: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Answers:
         """Run a new context that `begin` sets up and begins. Return its result.
 
         Raises:
-            EncryptionError: the reason is its `cause`, without frames, since these may hold keys.
+            EncryptionError: see `cause`, which has no frames, since they may hold keys.
             BSONError: the value cannot be encoded.
         """
         try:
@@ -107,7 +107,7 @@ class Answers:
         except Exception as error:
             failure = error
         except BaseException as error:
-            # Ctrl-C or a cancelled task while a question is being answered.
+            # Ctrl-C, or the task was cancelled, while a question was being answered.
             without_frames(error)
             raise
         without_frames(failure)
@@ -120,7 +120,7 @@ class Answers:
         context.end_answer()
 
     async def _command_flow(self, context: _library.Context, state: int) -> None:
-        """Refuse a state that libmongocrypt enters for commands; this machine encrypts single values."""
+        """Raise for a state that libmongocrypt enters only for commands: this class encrypts single values."""
         raise ConfigurationError(f"expected libmongocrypt to ask for keys, got state {state}")
 
     async def insert_key_flow(self, key: bytes) -> Any:

@@ -1,6 +1,6 @@
 """mongocryptd: the process of MongoDB Enterprise that marks the fields of a command to encrypt.
 
-It is started at first use, through an intermediate process so that it outlives this one. It exits by itself when idle.
+It is started at first use, by an intermediate process so that it outlives this one. It exits by itself when idle.
 Spec: client-side-encryption ("mongocryptd").
 """
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from mangonel._shared.client.client import _MongoClient
 
-# Milliseconds for a started process to answer, and for one that another program may have started.
+# Milliseconds to wait for a process that was started here, and for one that another program may have started.
 _STARTING_MS = 10_000
 _RUNNING_MS = 3_000
 
-# Seconds for the intermediate process, which only starts another.
+# Seconds for the intermediate process, which only starts mongocryptd.
 _SPAWN_SECONDS = 10
 
 _RAW = _core.Codec(VAULT_CODEC)
@@ -47,7 +47,7 @@ class Mongocryptd:
     """Marks commands, over its own connections.
 
     Args:
-        client_class: the client class of the face that waits.
+        client_class: the client class of the face.
         uri: the address of mongocryptd; its `serverSelectionTimeoutMS` limits the wait for it.
         command: the program and its arguments. None: never start it.
     """
@@ -67,7 +67,7 @@ class Mongocryptd:
         """Return the reply to `command`: the command's fields, with those to encrypt marked.
 
         Raises:
-            ServerSelectionTimeoutError: mongocryptd is not running; the message has the remedy.
+            ServerSelectionTimeoutError: mongocryptd is not running; the message names the remedy.
             OperationFailure: mongocryptd refuses the command or the schema.
         """
         client = self._ready()
@@ -78,7 +78,7 @@ class Mongocryptd:
         except ServerSelectionTimeoutError as error:
             if not self._is_startable:
                 raise self._absence(error) from error
-        # It may have exited because it was idle for too long.
+        # mongocryptd may have exited because it was idle for too long.
         await self._start_flow(client)
         try:
             return await self._run_flow(client, database, command)

@@ -15,13 +15,13 @@ class Algorithm(str, Enum):  # noqa: UP042  # shown as PyMongo's
     """
 
     AEAD_AES_256_CBC_HMAC_SHA_512_Deterministic = "AEAD_AES_256_CBC_HMAC_SHA_512-Deterministic"
-    """Equal values give equal results: they can be searched for, and a reader of the stored values can count them."""
+    """Equal values give equal results, so queries can find them, and readers of the stored values can count them."""
     AEAD_AES_256_CBC_HMAC_SHA_512_Random = "AEAD_AES_256_CBC_HMAC_SHA_512-Random"
     """Equal values give different results."""
     INDEXED = "Indexed"
     """For queries for equal values; needs a `contention_factor`."""
     UNINDEXED = "Unindexed"
-    """For fields that no query looks for."""
+    """For fields that no query uses."""
     RANGE = "Range"
     """For queries for ranges; needs `RangeOpts`."""
     STRING = "String"
@@ -49,10 +49,10 @@ class RangeOpts:
     """Options of a field for range queries; they must equal those of the field's index.
 
     Args:
-        sparsity: store every n-th level of the index's tree; a higher number is smaller and slower.
+        sparsity: store every n-th level of the index's tree; a higher number makes the index smaller and slower.
         trim_factor: how many upper levels of the tree to leave out.
-        min, max: the bounds of all values, in the type of the values.
-        precision: digits after the point of doubles and decimals.
+        min, max: the bounds of all values, of the same type as the values.
+        precision: digits after the decimal point, for doubles and decimals.
 
     Example:
         >>> RangeOpts(sparsity=1, min=0, max=200).document

@@ -1,6 +1,6 @@
 """Removes secrets from libmongocrypt's errors about a key service's response.
 
-The library quotes the whole response. That may hold a key or token, or quote the request, which also holds one.
+The library quotes the whole response. The response may hold a key or token, or quote the request, which holds one too.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ _ANSWER = "Response body=\n"
 _NOT_SHOWN = "; its answer is not shown, as it may hold a key or token"
 # A response with a lower status is a success or a redirect.
 _REFUSED = 400
-# The fields in which services give their reason: AWS, OAuth, Azure and GCP; the last two in a document named `error`.
+# The fields that hold a service's reason: AWS, OAuth, Azure and GCP; the last two nest them in a document `error`.
 _WORDS = ("__type", "error", "error_description", "code", "status", "message", "Message")
 _MOST_CHARACTERS = 500
-# Parts of a request, in case a service quotes it; and any text as long as a key or token.
+# Parts of a request, in case a service quotes one; and any text as long as a key or token.
 _SECRET = re.compile(
     r"(security-token:\s*|bearer\s+|client_secret=|assertion=)[^\s&\"'\\]+|[\w+/=-]{64,}",
     re.ASCII | re.IGNORECASE,
@@ -23,7 +23,7 @@ _SECRET = re.compile(
 
 
 def without_answer(text: str) -> str:
-    """Return the library's message with nothing of the response but the service's reason to refuse."""
+    """Return the library's message; of the response it keeps only the service's reason to refuse."""
     head, found, body = text.partition(_ANSWER)
     if not found:
         return text

@@ -1,4 +1,4 @@
-"""Options for encrypting one value, passed to the library before it begins."""
+"""Options for encrypting one value, passed to the library before it begins to encrypt."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ValueOptions(NamedTuple):
-    """Options for encrypting one value: those of `ClientEncryption.encrypt`, and the encoded options of an index."""
+    """Options for encrypting one value: those of `ClientEncryption.encrypt`, and an index's options, encoded."""
 
     algorithm: str
     key_id: bytes | None = None

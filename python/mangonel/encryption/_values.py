@@ -28,10 +28,10 @@ class ValueCipher:
         self._crypt = crypt
 
     async def encrypt_flow(self, what: str, document: bytes, options: ValueOptions) -> bytes:
-        """Return `{"v": encrypted}` for `{"v": value}`; `what` is the library's name of the operation.
+        """Return `{"v": encrypted}` for `{"v": value}`; `what` is the library's name for the operation.
 
         Raises:
-            EncryptionError: the reason is its `cause`.
+            EncryptionError: see `cause`.
         """
         found = await self._answers.through_flow(
             self._crypt(), lambda context: options.begin(context, what, document)
@@ -42,7 +42,7 @@ class ValueCipher:
         """Return the reply with its fields decrypted, or None if there is nothing to decrypt.
 
         Raises:
-            EncryptionError: the reason is its `cause`. The server did run the command.
+            EncryptionError: see `cause`. The server did run the command.
         """
         return await self._answers.through_flow(
             self._crypt(), lambda context: context.begin_decrypting(reply)
@@ -55,7 +55,7 @@ def options_of(client: _MongoClient[Any]) -> AutoEncryptionOpts | None:
 
 
 def cipher_of(client: _MongoClient[Any], encryption: Any) -> ValueCipher | None:
-    """Return a cipher with the keys of `encryption`, or of the client's own options, or None without either.
+    """Return a cipher with the keys of `encryption`, or else of the client's own options; None without either.
 
     Raises:
         ConfigurationError: `encryption` belongs to the other face, or has another type.
