@@ -34,7 +34,7 @@ class _GridFSBucket(OfThisProcess):
         bucket_name: the prefix of the bucket's two collections.
         chunk_size_bytes: bytes per chunk of new files.
         write_concern: for uploads and changes; it must be acknowledged. None: the database's.
-        read_preference: which servers files are read from. None: the database's.
+        read_preference: selects the servers to read files from. None: the database's.
 
     Raises:
         TypeError: `db` is not a database.
@@ -69,12 +69,12 @@ class _GridFSBucket(OfThisProcess):
         self._chunk_size_bytes = chunk_size_bytes
 
     def _run(self, timeout_ms: float | None, flow: Callable[..., Any], *arguments: Any) -> FaceResult[Any]:
-        """Return the result of a flow of the bucket, under a time limit of its own if there is one."""
+        """Return the result of a flow of the bucket, within `timeout_ms` if it is set."""
         bucket = self._limited(timeout_ms)
         return bucket._port.flow(flow(bucket, *arguments))
 
     def _limited(self, timeout_ms: float | None) -> Self:
-        """Return the same bucket for a single call with a time limit of its own, or itself if there is none."""
+        """Return a copy of the bucket with this time limit for a single call, or the bucket itself without a limit."""
         if timeout_ms is None:
             return self
         made: Self = object.__new__(type(self))
@@ -96,7 +96,7 @@ class _GridFSBucket(OfThisProcess):
         """Open a new file for writing. Sends nothing yet.
 
         Args:
-            filename: its name; several files may have the same.
+            filename: its name; several files may have the same name.
             chunk_size_bytes: bytes per chunk. None: the bucket's.
             metadata: document to store with the file.
             session: run inside this session.
@@ -118,7 +118,7 @@ class _GridFSBucket(OfThisProcess):
         """Open a new file with this `_id` for writing. Sends nothing yet.
 
         Args:
-            file_id: its `_id`; a taken `_id` is detected when the first chunks are sent.
+            file_id: its `_id`; if another file has it, this is detected when the first chunks are sent.
             filename, chunk_size_bytes, metadata, session: as for `open_upload_stream`.
 
         Example:
@@ -270,7 +270,7 @@ class _GridFSBucket(OfThisProcess):
 
         Args:
             file_id: its `_id`.
-            connections: the most to use; each reads a part of the file of at least a few megabytes.
+            connections: the most connections to use; each reads a part of the file of at least a few megabytes.
             session: run inside this session, over one connection.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
@@ -302,7 +302,7 @@ class _GridFSBucket(OfThisProcess):
 
         Args:
             file_id: its `_id`.
-            destination: an object with `write`; on the asyncio face that may be a coroutine function.
+            destination: an object with `write`; on the asyncio face, `write` may be a coroutine function.
             session: run inside this session.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
@@ -387,7 +387,7 @@ class _GridFSBucket(OfThisProcess):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            NoFile: no file has this `_id`; orphaned chunks are removed nevertheless.
+            NoFile: no file has this `_id`; orphaned chunks with it are removed nevertheless.
 
         Example:
             >>> bucket.delete(file_id)
@@ -418,7 +418,7 @@ class _GridFSBucket(OfThisProcess):
         await self._delete_flow(ids, f"filename {filename!r}", session)
 
     async def _delete_flow(self, ids: list[Any], which: str, session: _ClientSession | None) -> None:
-        # File documents first, so that a concurrent reader can tell that the file is gone.
+        # File documents are removed first, so that a concurrent reader notices that the file is gone.
         wanted = {"$eq": ids[0]} if len(ids) == 1 else {"$in": ids}
         # Deleting one document is a retryable command.
         delete = self._files.delete_one if len(ids) == 1 else self._files.delete_many

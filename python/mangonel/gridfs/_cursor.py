@@ -78,7 +78,7 @@ class _GridOutCursor(_Cursor[Any]):
         return copy
 
     def add_option(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise NotImplementedError: a cursor over files has no options besides its arguments.
+        """Raise NotImplementedError: a cursor over files takes its options only as arguments.
 
         Args:
             *args, **kwargs: ignored.

@@ -1,4 +1,4 @@
-"""Reads a file's chunks: one cursor, the next batch requested while the current one is used, every chunk checked.
+"""Reads a file's chunks with one cursor: requests the next batch while the current one is used, checks every chunk.
 
 `_core.ChunkReader` copies bytes from a batch into the caller's memory; this module handles each batch.
 Spec: gridfs (file download).
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.gridfs._opening import FirstBatch
 
-# Bytes of one reply. At most two replies are held, the current one and the next: small enough for that, large enough
-# that a round trip of some milliseconds costs little.
+# Bytes of one reply: small enough to hold two replies, the current one and the next; large enough that a round trip of
+# some milliseconds costs little.
 BATCH_SIZE = 11 * 1024 * 1024
 
 # A read of at least this many bytes receives chunks directly into its result.
 _LEAST_LAID = 1024 * 1024
 
-# For larger reads, memory is reserved only after counting the chunks and reading the last one: the length in a file's
-# document may be absurd. Two more round trips cost little beside this many bytes.
+# For larger reads, memory is reserved only after counting the chunks and reading the last one, since the length in a
+# file's document may be wrong. Two more round trips cost little compared with reading this many bytes.
 _LEAST_DOUBTED = 64 * 1024 * 1024
 
 # No document is larger, so no chunk has more data.
 _LARGEST_CHUNK = 16 * 1024 * 1024
 
-# Chunks that come with the file's document cost up to 0.3 ms a megabyte more than those of a cursor, and save a round
-# trip, which has to take a second for this many bytes.
+# Bytes of chunks to read with the file's document, per second of round trip: they save a round trip, but cost up to
+# 0.3 ms a megabyte more than chunks from a cursor.
 _SAVED_RATE = 2e9
 
 # Bytes of one exhaust reply: small, so that the server prepares one reply while it sends the last.
@@ -81,9 +81,9 @@ async def target_flow(
     """Return memory for `size` bytes from `position` on.
 
     Raises:
-        CorruptGridFile: the size is large, and the chunks cannot fill it: too few, or the last one is too short.
-            Nothing was reserved.
-        MemoryError: not enough memory.
+        CorruptGridFile: `size` is large, and the chunks hold fewer bytes: chunks are missing, or the last one is too
+            short. Nothing was reserved.
+        MemoryError: there is not enough memory.
     """
     if size > _LEAST_DOUBTED:
         end = position + size
@@ -103,7 +103,7 @@ class ChunkStream:
         root: the bucket's root collection.
         file: the file's document.
         position: the first byte to read.
-        end: the position after the last byte to read. None: the file's end; then surplus chunks are detected.
+        end: the position after the last byte to read. None: read to the file's end and detect surplus chunks.
         session: run inside this session.
         first: the file's first chunks, if they came with its document; `position` is 0 then.
     """
@@ -139,7 +139,7 @@ class ChunkStream:
             raise CorruptGridFile(f"file {file.get('_id')!r}: {error}") from None
         self._end = end
         count = -(-self._length // self._chunk_size)
-        # Requesting one surplus document detects extra chunks without another round trip.
+        # Requesting one document more than the file has chunks detects surplus chunks without another round trip.
         self._last = count + 1 if end is None else -(-end // self._chunk_size)
         self._is_whole = position == 0 and end is None
         self._cursor: _ChunkCursor | None = None
@@ -161,7 +161,7 @@ class ChunkStream:
     # Called by the caller.
 
     async def fill_flow(self, target: _core.ChunkTarget) -> None:
-        """Read until `target` is full. The file's document says that it has enough bytes.
+        """Read until `target` is full. According to its document the file has enough bytes.
 
         Raises:
             CorruptGridFile: the chunks hold fewer bytes.
@@ -194,7 +194,7 @@ class ChunkStream:
     async def end_flow(self) -> None:
         """Finish the read that `begin` started, once its target is full."""
         await self._trust_flow()
-        # The range has ended, but the server may still have to report the end of the cursor.
+        # All chunks were read, but the server may still have to report the end of the cursor.
         await self.check_end_flow()
         self._target = None
 
@@ -221,7 +221,7 @@ class ChunkStream:
             )
 
     async def piece_flow(self, limit: int | None = None) -> bytes:
-        """Return the rest of the current chunk or the next one, at most `limit` bytes. Not for the end of the file."""
+        """Return at most `limit` bytes of the current chunk's rest or the next chunk. Not for the end of the file."""
         while True:
             piece = self.reader.piece(limit)
             if piece is not None:
@@ -257,7 +257,7 @@ class ChunkStream:
         self._remember(self._last)
 
     def _remember(self, count: int) -> None:
-        """Ask for this many chunks with the next file, if this one was read from its start and that saves time."""
+        """Request `count` chunks with the next file's document if that pays and this file was read from its start."""
         if self._is_whole:
             most = min(BATCH_SIZE, self._port.distance * _SAVED_RATE)
             self._files._client._first_chunks = count if count * self._chunk_size <= most else 0
@@ -302,7 +302,7 @@ class ChunkStream:
         target = self._target
         cursor._is_exhaust = False
         if target is not None and self._may_stream():
-            # The rest of the file is wanted, so an exhaust cursor may be used.
+            # The target reaches to the end, so an exhaust cursor may be used.
             is_to_the_end = self._target_start + target.size >= min(
                 self._length, self._last * self._chunk_size
             )
@@ -315,11 +315,11 @@ class ChunkStream:
         return first
 
     def arm(self, operation: _core.Operation, first: int) -> _core.Operation:
-        """Arm direct receive into the target for chunks from `first` on, if they belong there."""
+        """Receive the reply of `operation` directly into the target, if the chunks from `first` on belong there."""
         target = self._target
         if target is not None:
             at = first * self._chunk_size - self._target_start
-            # A chunk whose first bytes are not wanted is copied.
+            # If the target begins inside a chunk, that chunk is copied instead.
             if 0 <= at < target.size:
                 operation.receive_into(target, at)
         return operation
@@ -329,7 +329,7 @@ class ChunkStream:
             return False
         core = self._files._client._core
         if self._port.is_async and (core.security is not None or core.compresses):
-            # An event loop receives all available bytes; this bounds only direct receive.
+            # An event loop receives all available bytes at once; only direct receive limits them.
             return False
         return all(kind not in _NOT_STREAMING for _, kind in core.servers())
 
@@ -341,7 +341,7 @@ class ChunkStream:
         if self._batch_count:
             size = max(size, 2 << min(self._batch_count, 16))
         elif self._wanted > BATCH_SIZE and self._may_stream():
-            # A small first batch arrives sooner, so the others are requested sooner.
+            # A small first batch arrives sooner, so the later batches are requested sooner.
             size = _STREAM_SIZE // self._chunk_size
         size = max(1, min(size, most, left))
         self._asked_until += size
@@ -362,12 +362,12 @@ class ChunkStream:
         self._cursor = cursor
 
     async def _fetch_flow(self) -> bool:
-        """Request the next batch; reopen a cursor that has ended, once for each position."""
+        """Request the next batch; reopen a cursor that the server has ended, once for each position."""
         if self._cursor is None:
             self._open()
         cursor = self._cursor
         assert cursor is not None
-        # A sequential reader will want the next batch too. Not in a session, which runs one command at a time.
+        # A sequential reader needs the next batch too. No prefetch in a session, which runs one command at a time.
         cursor._prefetch = self._session is None and (self._batch_count > 0 or self._wanted > BATCH_SIZE)
         if not self._has_lost_server(cursor):
             try:
@@ -414,19 +414,19 @@ class ChunkStream:
             self.drop()
             raise CorruptGridFile(fault)
 
-    # The file may be replaced in between.
+    # The file may be replaced during the read.
 
     async def _trust_flow(self) -> None:
         """Read the file's document again if the chunks so far may belong to two files."""
         if self.reader.is_suspicious:
             if not self._is_trusted:
                 await self._verify_flow()
-                # Replacing a file removes its document first, so the batch held the file's own chunks.
+                # Replacing a file removes its document first, so this document proves that the chunks are the file's.
                 self._is_trusted = True
             self.reader.clear_suspicion()
 
     async def compare_flow(self, earlier: ChunkStream) -> None:
-        """Read the file's document again unless the chunks of `earlier` and these certainly belong to one file."""
+        """Read the file's document again, unless the chunks of `earlier` and of this stream surely are of one file."""
         if not self.reader.continues(earlier.reader):
             await self._verify_flow()
 

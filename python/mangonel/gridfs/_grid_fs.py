@@ -66,7 +66,7 @@ class _GridFS(OfThisProcess):
         """Store `data` as a new file and return its `_id`.
 
         Args:
-            data: bytes, a file object, or with an `encoding` a str.
+            data: bytes, a file object, or, with an `encoding`, a str.
             **kwargs: as for `new_file`.
 
         Raises:
@@ -156,7 +156,7 @@ class _GridFS(OfThisProcess):
 
         Raises:
             OperationFailure: the server refused.
-            AutoReconnect: the connection broke. The chunks may still be there; calling it again removes them.
+            AutoReconnect: the connection broke. The chunks may still exist; calling `delete` again removes them.
 
         Example:
             >>> fs.delete(file_id)
@@ -164,7 +164,7 @@ class _GridFS(OfThisProcess):
         return self._port.flow(self._delete_flow(file_id, session))
 
     async def _delete_flow(self, file_id: Any, session: _ClientSession | None) -> None:
-        # File document first, so that a concurrent reader can tell that the file is gone.
+        # The file's document is removed first, so that a concurrent reader notices that the file is gone.
         await self._port.call(lambda: self._files.delete_one({"_id": {"$eq": file_id}}, session=session))
         await self._port.call(
             lambda: self._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
@@ -187,7 +187,7 @@ class _GridFS(OfThisProcess):
 
     async def _list_flow(self, session: _ClientSession | None) -> Any:
         names = await self._port.call(lambda: self._files.distinct("filename", session=session))
-        # The index also has an entry for files without a name.
+        # `distinct` also returns None, for files without a name.
         return [name for name in names if name is not None]
 
     def find_one(

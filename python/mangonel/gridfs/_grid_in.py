@@ -67,7 +67,7 @@ class _GridIn(OneAtATime):
         keep("_closed", False)
         keep("_failure", None)
         keep("_is_stored", False)
-        # The client's state when the upload began: a forked child must leave its parent's upload alone.
+        # Client state at the start of the upload: a forked child must not end its parent's upload.
         keep("_began_in", root._client._abandoned_cursors)
         size = int(expect("chunk_size", kwargs["chunkSize"], (int, float), "bytes"))
         keep("_sender", ChunkSender(root, kwargs["_id"], size, is_own_id, session))
@@ -143,7 +143,7 @@ class _GridIn(OneAtATime):
 
     @property
     def md5(self) -> str | None:
-        """Deprecated: the digest that the caller gave, if any; the driver computes none."""
+        """Deprecated: the digest that the caller passed, if any; the driver computes none."""
         warn_deprecated("GridIn", "md5")
         self._check_closed("md5")
         return self._file.get("md5")
@@ -157,7 +157,7 @@ class _GridIn(OneAtATime):
         if name in file:
             return file[name]
         if isinstance(getattr(type(self), name, None), property):
-            # The property raised AttributeError; Python asks here for another attribute of that name.
+            # The property raised AttributeError, so Python calls `__getattr__` for the same name.
             self._check_closed(name)
         raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
 
@@ -264,7 +264,7 @@ class _GridIn(OneAtATime):
             raise
         except BaseException as error:
             if isinstance(error, PyMongoError):
-                # A caller that checks only `close` must get the error too.
+                # `close` must raise the error too, for callers that check only `close`.
                 self._failure = error
             await self._give_up_flow()
             raise
@@ -298,7 +298,7 @@ class _GridIn(OneAtATime):
     # The end.
 
     def close(self) -> FaceResult[None]:
-        """Send the rest and store the file's document; now the file exists. Closing twice does nothing.
+        """Send the rest and store the file's document; then the file exists. Closing twice does nothing.
 
         Raises:
             FileExists: the id belongs to another file. The upload is aborted.
@@ -325,7 +325,7 @@ class _GridIn(OneAtATime):
             await self._sender.finish_flow()
             self._file["length"] = Int64(self._sender.length)
             self._file["uploadDate"] = datetime.datetime.now(tz=datetime.UTC)
-            # Ctrl-C may come when it was sent, before it is known here.
+            # Set before sending: Ctrl-C may arrive after the insert was sent and before `started` is assigned.
             may_be_stored = True
             started = self._port.start(self._files._insert_checked(self._file, self._session), connects=True)
             await self._port.outlast(started)
@@ -337,7 +337,7 @@ class _GridIn(OneAtATime):
             raise
         except BaseException:
             if started is not None:
-                # A cancelled insert goes on, and would store a file whose chunks are gone: its end is waited for.
+                # A cancelled insert continues and would store a file whose chunks are gone, so this waits for its end.
                 with suppress(PyMongoError):
                     await self._port.outlast(started)
             await self._give_up_flow(self._file if may_be_stored else None)
@@ -374,7 +374,7 @@ class _GridIn(OneAtATime):
 
     async def _leave_flow(self) -> None:
         if self._is_in_use or self._is_parents():
-            # The call under way, or the parent, knows what it has sent.
+            # The running call, or the parent, knows what it has sent, and cleans up.
             self._closed = True
         elif not self._closed:
             await self._give_up_flow()
@@ -418,7 +418,7 @@ class _GridIn(OneAtATime):
         return True
 
     def _lose(self) -> None:
-        """End a call whose event loop has ended: nothing can be waited for, so the chunks stay."""
+        """Close the file after its event loop has ended: waiting is impossible, so the chunks stay."""
         self._warn_of_chunks()
         self._closed = True
 
@@ -433,7 +433,7 @@ class _GridIn(OneAtATime):
         try:
             import warnings
         except ImportError:
-            # The interpreter ends, and its modules have gone.
+            # The interpreter is shutting down, and its modules are gone.
             return
         warnings.warn(
             f"unclosed upload of the GridFS file {self._id!r}: it was neither closed nor aborted, so the file does not "

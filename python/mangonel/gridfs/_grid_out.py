@@ -40,7 +40,7 @@ class _GridOut(OneAtATime):
 
     Args:
         root_collection: the bucket's root collection, such as `database.fs`.
-        file_id: the file's `_id`, looked up when it is first needed.
+        file_id: the file's `_id`; its document is read when first needed.
         file_document: the file's document, if the caller has it.
         session: run inside this session.
 
@@ -94,7 +94,7 @@ class _GridOut(OneAtATime):
         return self._found()
 
     async def _begin_flow(self) -> Mapping[str, Any]:
-        """Load the file's document to read its bytes next. From far away its first chunks come along."""
+        """Load the file's document before reading bytes; if the server is far away, with the first chunks."""
         if self._file:
             return self._file
         if not self._position and may_open(self._port, self._root, self._session):
@@ -179,7 +179,7 @@ class _GridOut(OneAtATime):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and not self.__dict__.get("_file"):
-            # Copying, pickling and finalizing look up such names; they must not send a command.
+            # Copying, pickling and finalizing look up such names, and must not send a command.
             raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
         file = self._document(name)
         if name in file:
@@ -192,7 +192,7 @@ class _GridOut(OneAtATime):
         refuse_second("file", "bytes", "bytes")
 
     def _break_off(self) -> None:
-        # Bytes have arrived that were not returned, so the next read begins again at the position.
+        # Received bytes were not returned, so the next read starts again at the position.
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.drop()
@@ -231,7 +231,7 @@ class _GridOut(OneAtATime):
         """Read into a writable buffer up to the file's end; return the number of bytes read.
 
         Args:
-            buffer: a bytearray, memoryview, array or the like; its bytes come straight from the chunks.
+            buffer: a bytearray, memoryview, array or the like; chunks are copied straight into it.
 
         Raises:
             NoFile, CorruptGridFile, AutoReconnect: as for `read`; the buffer may then hold a part of the bytes.
@@ -260,12 +260,12 @@ class _GridOut(OneAtATime):
         """Return all remaining bytes, read over several connections at once.
 
         Args:
-            connections: the most to use; each reads a part of the file of at least a few megabytes. A session uses
-                one. More connections than spare cores of the server bring no gain.
+            connections: the most connections to use; each reads a part of the file of at least a few megabytes. A
+                session uses one. More connections than the server has idle cores bring no gain.
             buffer: a writable buffer with room for all bytes; then the result is their number. None: return bytes.
 
         Raises:
-            ValueError: fewer connections than one, or a buffer that is too small.
+            ValueError: `connections` is below 1, or `buffer` is too small.
             NoFile, CorruptGridFile, AutoReconnect: as for `read`.
 
         Example:
@@ -390,8 +390,8 @@ class _GridOut(OneAtATime):
             whence: 0 (`os.SEEK_SET`) counts from the start, 1 from the current position, 2 from the end.
 
         Raises:
-            OSError: another `whence`, or a position before the start.
-            NoFile: the file does not exist; detected when counting from its end.
+            OSError: `whence` has another value, or the position is before the start.
+            NoFile: the file does not exist; detected only when counting from its end.
 
         Example:
             >>> source.seek(-128, 2)
@@ -407,7 +407,7 @@ class _GridOut(OneAtATime):
         return self._position
 
     def _move(self, pos: int, whence: int, length: int) -> ChunkStream | None:
-        """Take another position; return the stream that cannot follow, for the caller to end."""
+        """Set another position; if the chunk stream cannot continue there, return it for the caller to end."""
         expect("pos", pos, int, "an int")
         if whence == _SEEK_SET:
             place = pos
@@ -438,7 +438,7 @@ class _GridOut(OneAtATime):
         return None if self._position else first
 
     async def _moved_flow(self, stream: ChunkStream, found: bytes, is_at_end: bool) -> bytes:
-        """Note the new position; check for surplus chunks after the file's last byte."""
+        """Store the new position; check for surplus chunks after the file's last byte."""
         self._position = stream.reader.position
         if is_at_end:
             await stream.check_end_flow()
@@ -507,7 +507,7 @@ class _GridOut(OneAtATime):
         raise _unsupported("writelines")
 
     def fileno(self) -> NoReturn:
-        """Raise UnsupportedOperation: no file of the operating system exists.
+        """Raise UnsupportedOperation: the file is not one of the operating system.
 
         Raises:
             io.UnsupportedOperation: always.

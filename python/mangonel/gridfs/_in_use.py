@@ -1,4 +1,4 @@
-"""A file that two tasks or threads use at once refuses the second, as a cursor does."""
+"""Makes a file refuse a second task or thread while a first one uses it, as a cursor does."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 class OneAtATime(OfThisProcess):
     """A file of GridFS: one call at a time reads or writes it."""
 
-    # Whether a call is under way. Another one must not begin then: both would take the same bytes, or mix theirs.
+    # Whether a call is running. Another must not begin then: both would read the same bytes, or mix their own.
     _is_in_use = False
 
     def _refuse_second(self) -> NoReturn:
         raise NotImplementedError
 
     def _break_off(self) -> None:
-        """Called when a flow has failed, or was cancelled or interrupted."""
+        """Called after a flow has failed, or was cancelled or interrupted."""
 
     async def _alone_flow(self, only_flow: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
         """Run a flow of a public method.
 
         Raises:
-            InvalidOperation: another task or thread has one under way.
+            InvalidOperation: another task or thread is running one.
         """
         if self._is_in_use:
             self._refuse_second()
-        # An upload's attributes are fields of its document.
+        # Stored in `__dict__`, since setting an attribute of an upload sets a field of its document.
         state = self.__dict__
         try:
             state["_is_in_use"] = True

@@ -1,4 +1,4 @@
-"""Methods that only one face of GridFS has: for `for` and `with`, or for `async for` and `async with`."""
+"""GridFS methods that only one face has: for `for` and `with`, or for `async for` and `async with`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class BlockingReading(io.IOBase):
         self.close()
 
     def _mark_closed(self) -> None:
-        # Without `io.IOBase.close` nothing is lost: it would call `flush` on a file that is open elsewhere.
+        # This only marks the object as closed: `io.IOBase.close` calls nothing but `flush`, which does nothing here.
         io.IOBase.close(self)
 
     def __del__(self) -> None:
-        # Not `io.IOBase`'s: that one closes the file, and closing may send a command.
+        # Overrides that of `io.IOBase`, which closes the file: closing may send a command.
         return
 
 

@@ -1,4 +1,4 @@
-"""Shared by the parts of GridFS: default sizes, checks of a database, running collection methods in a flow."""
+"""Shared by the modules of GridFS: default sizes, checks of a database, running collection methods in a flow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
 
 DEFAULT_CHUNK_SIZE = 255 * 1024
-"""Bytes per chunk unless said otherwise: a chunk and its document stay below a power of two."""
+"""Default bytes per chunk, such that a chunk with its document stays below a power of two."""
 
 
 def root_of_bucket(
@@ -83,7 +83,7 @@ def size_in(file: Mapping[str, Any], name: str) -> int:
 
 
 def equal_to(value: Any) -> dict[str, Any]:
-    """Return a condition that a field equals this value; the value is never read as operators."""
+    """Return a query condition for equality with this value, even if it looks like an operator."""
     return {"$eq": value}
 
 
@@ -94,7 +94,7 @@ def file_operation(files: _Collection[Any], file_id: Any, session: _ClientSessio
 
 
 def warn_deprecated(kind: str, name: str) -> None:
-    """Warn the code that uses a deprecated property; the property calls this itself.
+    """Issue a warning that points to the code that uses a deprecated property; the property itself calls this.
 
     Args:
         kind: name of the class without its prefix, such as "GridOut".

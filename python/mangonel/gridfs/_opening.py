@@ -1,6 +1,6 @@
-"""Reads a file's document and its first chunks by one command, when a round trip to the server costs milliseconds.
+"""Reads a file's document and its first chunks with one command, if a round trip to the server takes milliseconds.
 
-The server reads the document before the chunks, as two commands would. Spec: gridfs (file download).
+The server reads the document before the chunks, as with two commands. Spec: gridfs (file download).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 # A round trip of at least this many seconds costs more than a saved command gains elsewhere.
 LEAST_DISTANCE = 0.0007
 
-# The first chunks: a file of 1 MiB has five of the default size, and a sixth would be surplus. After a larger file was
-# read to its end, the next one is asked for as many, if one reply holds them (`ChunkStream._remember`).
+# How many first chunks to request: a file of 1 MiB has five of the default size, and a sixth would be surplus. After a
+# larger file was read to its end, as many are requested of the next one, if that pays (`ChunkStream._remember`).
 FIRST_CHUNKS = 6
 
 # The server has no `aggregate`, no `$unionWith`, or none in its stable API.
@@ -32,7 +32,7 @@ _UNSUPPORTED_CODES = frozenset({59, 115, 168, 238, 303, 323, 40324})
 
 
 class _OpeningCursor(_CommandCursor[Any], _core.BatchCursor):
-    """The cursor of the one command. It is not read beyond its first batch."""
+    """The cursor of that command; only its first batch is read."""
 
 
 class FirstBatch:
@@ -69,9 +69,9 @@ def may_open(port: Port, root: _Collection[Any], session: _ClientSession | None)
 async def opening_flow(
     root: _Collection[Any], file_id: Any, session: _ClientSession | None
 ) -> tuple[Mapping[str, Any] | None, FirstBatch | None] | None:
-    """Return a file's document, None if there is none, and its first chunks.
+    """Return a file's document (None if there is none) and its first chunks.
 
-    None in place of both: the server refused the command. Ask for the document alone.
+    Return None instead if the server refused the command; then read the document alone.
     """
     files, chunks = root["files"], root["chunks"]
     count = max(FIRST_CHUNKS, root._client._first_chunks)
@@ -82,11 +82,11 @@ async def opening_flow(
     ]
     pipeline = [
         {"$match": {"_id": equal_to(file_id)}},
-        # So no chunk is taken for a document: every chunk has an `_id`.
+        # Wrapped, so that no chunk is taken for the file's document: every chunk has an `_id`.
         {"$replaceWith": {"file": "$$ROOT"}},
         {"$unionWith": {"coll": chunks._name, "pipeline": first_chunks}},
     ]
-    # One more than there can be, so that the server sees the end and keeps no cursor.
+    # One more than the most results, so that the server reaches the end and keeps no cursor.
     command = {"aggregate": files._name, "pipeline": pipeline, "cursor": {"batchSize": count + 2}}
     operation = files._read_operation(command, _core.READ_BATCH, session=session)
     try:

@@ -1,6 +1,6 @@
-"""Reads one file over several connections: each receives a range of chunks directly into its place.
+"""Reads one file over several connections: each receives a range of chunks directly into its part of the result.
 
-All requests are sent before the first reply is awaited; then the connections take turns, one batch each. So the
+All requests are sent before the first reply is received; then the connections take turns, one batch each. So the
 server's threads work in parallel while one thread, or one task, receives. Spec: gridfs (file download).
 """
 

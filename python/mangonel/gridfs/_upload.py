@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
 
-# Bytes of one insert, and how many inserts are in flight at once, one connection each: the server stores one while it
-# reads the next. At 5.4 ms of latency, two would leave it idle.
+# Bytes of one insert, and how many inserts are in flight at once, one connection each: the server stores one insert
+# while it reads the next. At 5.4 ms of latency, two would leave the server idle.
 BATCH_SIZE = 4 * 1024 * 1024
 IN_FLIGHT = 4
 
 _FILES_INDEX = {"filename": 1, "uploadDate": 1}
 _CHUNKS_INDEX = {"files_id": 1, "n": 1}
-# Buckets of which a client remembers that their indexes were there.
+# The most buckets whose indexes a client remembers to exist.
 _KNOWN_BUCKETS = 1000
 # Chunk ids in one delete.
 _IDS_AT_ONCE = 50_000
@@ -66,29 +66,29 @@ class ChunkSender:
         session = session_of(root._port, session)
         self._session = session
         self._packer = _core.ChunkPacker({"files_id": file_id}, root._codec, chunk_size, BATCH_SIZE)
-        # A session runs one command at a time.
         self._chunk_size = chunk_size
+        # A session runs one command at a time.
         self._most = IN_FLIGHT if session is None else 1
         self._started: deque[Any] = deque()
         self._has_indexes = False
-        # The two requests that ask whether the bucket is empty, if the first insert goes beside them.
+        # The two requests that check whether the bucket is empty, if the first insert does not wait for them.
         self._asked: tuple[Any, Any] | None = None
         self._is_at_once = False
         self._has_sent = False
 
     @property
     def length(self) -> int:
-        """How many bytes were accepted so far."""
+        """How many bytes have been accepted so far."""
         return self._packer.length
 
     @property
     def room(self) -> int:
-        """How many bytes the current chunk still takes."""
+        """How many more bytes fit in the current chunk."""
         return self._packer.room
 
     def write_at_once(self) -> None:
-        """Let one call write the whole file. From far away its first insert goes beside the check of the indexes."""
-        # With an id of the caller's, only the index keeps a second upload's chunks out, so it has to exist before.
+        """Prepare for one call that writes the whole file: on a far server, inserts do not wait for the index check."""
+        # With the caller's own id, only the index refuses a second upload's chunks, so it must exist before.
         is_safe = self._is_own_id or self._root.full_name in self._root._client._indexed_buckets
         self._is_at_once = self._session is None and is_safe and is_far(self._port)
 
@@ -103,7 +103,7 @@ class ChunkSender:
             at = self._packer.write(data, at)
             is_due = not self._has_indexes and not self._is_at_once
             if is_due and self._packer.length >= self._chunk_size:
-                # At the first whole chunk, so that an unreachable server is reported here.
+                # Done at the first whole chunk, so that this call reports an unreachable server.
                 await self._ensure_indexes_flow()
             if self._packer.is_full:
                 await self._send_flow(is_last=False)
@@ -141,7 +141,7 @@ class ChunkSender:
             for filter in self._own_chunks():
                 await self._port.call(self._delete, filter)
         except PyMongoError:
-            # The error that led here is the one to report.
+            # The caller reports the error that led here.
             return
 
     def _delete(self, filter: Mapping[str, Any]) -> Any:
@@ -150,7 +150,7 @@ class ChunkSender:
     def _own_chunks(self) -> list[dict[str, Any]]:
         if self._is_own_id:
             return [{"files_id": {"$eq": self._file_id}}]
-        # A file with that id may have existed before: leave its chunks.
+        # Only these chunks: a file with that id may have existed before.
         ids = self._packer.ids
         parts = range(0, len(ids), _IDS_AT_ONCE)
         return [
@@ -183,7 +183,7 @@ class ChunkSender:
         self._started.append(self._port.start(operation, connects=True))
 
     async def _settle_flow(self) -> None:
-        """Wait for the oldest insert. A failed insert also leaves the queue."""
+        """Wait for the oldest insert and remove it from the queue, even if it failed."""
         try:
             await self._port.outlast(self._started[0])
         except PyMongoError as error:
@@ -198,8 +198,8 @@ class ChunkSender:
     async def _ensure_indexes_flow(self) -> None:
         """Create the bucket's indexes if it is empty; an upload must not index a full collection.
 
-        In a file that is written at once, this only asks: `finish_check_flow` continues before any insert is waited
-        for. So no request holds a connection that another of this upload waits for.
+        For a file that is written at once, this only sends the requests: `finish_check_flow` receives the replies
+        before the upload waits for an insert. So no request holds a connection that another of this upload waits for.
         """
         if self._has_indexes:
             return
@@ -209,7 +209,7 @@ class ChunkSender:
         earlier = self._port.start(_any_document(files, {}, session))
         later = None
         if session is None:
-            # The upload's own chunks may be stored by then.
+            # The server may have stored chunks of this upload before it runs the request.
             others = {"files_id": {"$ne": self._file_id}} if self._is_at_once else {}
             later = self._port.start(_any_document(self._chunks, others, None))
         self._asked = (earlier, later)
@@ -217,7 +217,7 @@ class ChunkSender:
             await self.finish_check_flow()
 
     async def finish_check_flow(self) -> None:
-        """Wait for the check of the indexes, if it was sent, and create those that are missing."""
+        """Wait for the index check, if it was sent, and create missing indexes."""
         asked, self._asked = self._asked, None
         if asked is None:
             return

@@ -157,7 +157,7 @@ class Progress:
         return f"{self._name} [{'#' * full}{'.' * (BAR - full)}] {share:3d} % {speed:6.0f} MB/s"
 
     def end(self) -> None:
-        """Leave the last state on a line of its own."""
+        """Leave the last state on its own line."""
         if self._is_on:
             print(f"\r{self.line(time.monotonic())}", file=sys.stderr)
 
@@ -191,7 +191,7 @@ def _put(options: argparse.Namespace, bucket: GridFSBucket) -> int:
 
 def _get(options: argparse.Namespace, bucket: GridFSBucket) -> int:
     with bucket.open_download_stream_by_name(options.name, options.revision) as source:
-        # A stored name is not a trusted path.
+        # A stored name may be a malicious path.
         target = options.output or Path(options.name).name
         if target in ("", ".."):
             raise UsageProblem(f"expected -o FILE, since the stored name {options.name!r} names no file")
@@ -206,10 +206,10 @@ def _get(options: argparse.Namespace, bucket: GridFSBucket) -> int:
 
 @contextmanager
 def _replacing(target: str) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `target` at the end of the block; after an error `target` is as before."""
+    """Open a file that replaces `target` at the end of the block; after an error `target` is unchanged."""
     path = Path(target).resolve()
     if path.exists() and not path.is_file():
-        # Such as a pipe.
+        # A pipe, for example, cannot be replaced.
         with path.open("wb") as file:
             yield file
         return
@@ -228,7 +228,7 @@ def _replacing(target: str) -> Iterator[BinaryIO]:
 def _list(options: argparse.Namespace, bucket: GridFSBucket) -> int:
     query = {} if options.name is None else {"filename": options.name}
     for file in bucket.find(query, sort=[("filename", 1), ("uploadDate", 1)]):
-        # Other programs may have stored any values.
+        # Other programs may have stored values of any type.
         when, name = file.upload_date, "-" if file.filename is None else str(file.filename)
         date = f"{when:%Y-%m-%d %H:%M}" if isinstance(when, datetime.datetime) else "-"
         print(f"{on_one_line(str(file.length)):>14} {date:<16} {on_one_line(name)}")

@@ -1,4 +1,4 @@
-"""The classes of files, under the name of the module where PyMongo has them."""
+"""The classes of files, under PyMongo's name for this module."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 
 PIECE = 256 * 1024
-"""Bytes that are read and sent at once."""
+"""How many bytes are read and sent at once."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ def answer(method: str, headers: Mapping[str, str], file: Mapping[str, Any] | No
     """Decide on the answer to one request.
 
     Args:
-        method: of the request.
-        headers: of the request, their names in lower case.
+        method: the request's method.
+        headers: the request's headers, their names in lower case.
         file: the file's document; None: there is no such file.
 
     Returns:
@@ -66,7 +66,7 @@ def answer(method: str, headers: Mapping[str, str], file: Mapping[str, Any] | No
 
 
 def etag(file: Mapping[str, Any]) -> str:
-    """Return the file's strong ETag, made of its id, date and length: the rest of a stored file never changes."""
+    """Return the file's strong ETag, made from id, date and length: the bytes of a stored file never change."""
     told = repr((file.get("_id"), file.get("uploadDate"), file.get("length")))
     return f'"{hashlib.sha256(told.encode()).hexdigest()[:32]}"'
 
@@ -76,7 +76,7 @@ def content_type(file: Mapping[str, Any]) -> str:
     metadata = file.get("metadata")
     stored = metadata.get("contentType") if isinstance(metadata, Mapping) else None
     found = stored or file.get("contentType") or mimetypes.guess_type(str(file.get("filename") or ""))[0]
-    # No stored value may end the header.
+    # A stored value must not be able to end the header.
     is_clean = isinstance(found, str) and found.isascii() and found.isprintable()
     return found if is_clean and found else "application/octet-stream"
 
@@ -138,7 +138,7 @@ def _range(text: str, length: int) -> tuple[int, int] | None:
         or not all(part.isascii() and part.isdigit() for part in (first, last) if part)
     ):
         return None
-    # More digits than the size of any file has.
+    # No file's size has more digits.
     if max(len(first), len(last)) > 19:
         return 0, 0
     if not first:

@@ -1,4 +1,4 @@
-"""An ASGI application that serves the files of a bucket. Needs nothing but the server it runs on."""
+"""An ASGI application that serves the files of a bucket. Needs nothing except an ASGI server."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class GridFSApp:
                     await send({"type": "http.response.body", "body": body, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except OSError:
-            # The client has gone.
+            # The client has disconnected.
             return
         finally:
             if source is not None:

@@ -27,7 +27,7 @@ class GridFSHandler(RequestHandler):
         bucket: AsyncGridFSBucket,
         find: Callable[[AsyncGridFSBucket, str], Awaitable[AsyncGridOut]] | None = None,
     ) -> None:
-        """Take the route's settings.
+        """Store the route's settings.
 
         Args:
             bucket: the bucket that holds the files.
@@ -48,7 +48,7 @@ class GridFSHandler(RequestHandler):
             name: the text that the route's group matched.
 
         Raises:
-            HTTPError: 404: no such file; 416: no such range.
+            HTTPError: 404 for no such file, 416 for no such range.
 
         Example:
             >>> class Private(GridFSHandler):
@@ -65,11 +65,11 @@ class GridFSHandler(RequestHandler):
         await self._serve("HEAD", name)
 
     def compute_etag(self) -> None:
-        """Return None: the file's own tag is set already."""
+        """Return None: the file's ETag is set already."""
         return
 
     def on_connection_close(self) -> None:
-        """Note that the client has gone."""
+        """Record that the client has disconnected."""
         self._has_gone = True
 
     async def _serve(self, method: str, name: str) -> None:
@@ -97,7 +97,7 @@ class GridFSHandler(RequestHandler):
             if not self._has_gone:
                 await self.finish()
         except StreamClosedError:
-            # The client has gone.
+            # The client has disconnected.
             return
         finally:
             if source is not None:
