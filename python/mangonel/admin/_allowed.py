@@ -1,4 +1,4 @@
-"""What a user may do: the program's function `allowed` is asked here only, for one document or for a query."""
+"""Permissions: only this module calls the program's function `allowed`, for one document or for a query."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 async def listed_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Any:
     """Return which documents of a model the user may list: False for none, True for all, or a filter.
 
-    Documents of a subclass that the admin shows too are those that the user may list there.
+    If the admin also shows a subclass, the answer for the subclass narrows its documents here too.
 
     Raises:
-        TypeError: the answer is something else.
+        TypeError: `allowed` returned something else.
     """
     answer = await _own_flow(admin, port, request, shown)
     if answer is False:
@@ -50,10 +50,10 @@ async def may_flow(
 ) -> bool:
     """Return whether the user may do something other than list documents.
 
-    A document of a subclass that the admin shows too is asked for with that.
+    For a document of a subclass that the admin also shows, `allowed` gets the subclass.
 
     Raises:
-        TypeError: the answer is a filter, or something else.
+        TypeError: `allowed` returned a filter, or something else.
     """
     if document is not None:
         shown = admin.by_model(type(document)) or shown
@@ -66,7 +66,7 @@ async def may_flow(
 
 
 def _is_yes(answer: Any, action: str) -> bool:
-    # Whatever else there is would be true, as a query or a coroutine.
+    # Any other object would be true, such as a query or a coroutine.
     if answer is None or isinstance(answer, int):
         return bool(answer)
     kinds = "True, False or a filter" if action == "list" else "True or False"
@@ -74,12 +74,12 @@ def _is_yes(answer: Any, action: str) -> bool:
 
 
 def narrowed(query: Any, listed: Any) -> Any:
-    """Return the query for the documents of an answer of `listed_flow` that is not False."""
+    """Return the query limited to the documents that `listed_flow` allows; its answer is not False."""
     return query.find(listed) if _is_filter(listed) else query
 
 
 async def is_seen_flow(port: Port, listed: Any, shown: ShownModel, ids: list[Any]) -> set[str]:
-    """Return which of these ids lead to documents that the user may list, in the form of addresses."""
+    """Return those of these ids whose documents the user may list, as they are written in addresses."""
     if not _is_filter(listed):
         return {shown.id_text(id) for id in ids} if listed else set()
     query = narrowed(shown.model.find(shown.model.id.in_(ids)), listed)
@@ -89,7 +89,7 @@ async def is_seen_flow(port: Port, listed: Any, shown: ShownModel, ids: list[Any
 async def seen_flow(
     admin: Admin, port: Port, request: Request, shown: ShownModel, ids: list[Any]
 ) -> set[str]:
-    """Return which of these ids lead to documents that the user may list and view, in the form of addresses."""
+    """Return those of these ids whose documents the user may list and view, as they are written in addresses."""
     listed = await listed_flow(admin, port, request, shown)
     if listed is False or not ids:
         return set()

@@ -25,7 +25,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-# Seconds between two looks whether the websession of an event stream has ended.
+# Seconds between two checks whether the websession of an event stream has ended.
 REVALIDATE = 10
 
 
@@ -35,7 +35,7 @@ class AsgiAdmin:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._alone = SessionMiddleware(self._answer, admin.sessions, revalidate=REVALIDATE)
-        # Servers look here for a coroutine function, and take an application without one for another kind.
+        # Servers look for a coroutine function here; without one they assume another kind of application.
         vars(self)["__call__"] = self._serve
 
     def __call__(self, scope: Scope, receive: Receive, *send: Send) -> Awaitable[None]:
@@ -80,7 +80,7 @@ class AsgiAdmin:
 def _below(scope: Scope) -> str:
     """Return the path below the place where the application is mounted."""
     path, root = scope["path"], scope.get("root_path", "")
-    # Starlette leaves the path whole; other servers and frameworks take the root away.
+    # Starlette leaves the path whole; other servers and frameworks remove the root.
     return str(path[len(root) :] if root and path.startswith(root) else path)
 
 
@@ -107,7 +107,7 @@ async def _send(send: Send, response: Response, *, with_body: bool = True) -> No
 
 
 async def _stream(receive: Receive, send: Send, response: Response, stream: Live | Download) -> None:
-    """Send the parts of a stream to its end, or until the browser leaves or its websession ends."""
+    """Send the parts of a stream until it ends, the browser leaves or its websession ends."""
 
     async def parts() -> None:
         while (part := await stream.part_flow(LOOP)) is not None:
@@ -133,7 +133,7 @@ async def _stream(receive: Receive, send: Send, response: Response, stream: Live
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """Answer the server's questions of start and end: there is nothing to do."""
+    """Answer the server's lifespan messages: there is nothing to start or stop."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

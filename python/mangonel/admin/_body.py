@@ -10,13 +10,13 @@ from typing import IO, Any
 from mangonel.admin._request import MAX_FIELDS, Refused, Upload, query_of
 
 PIECE = 64 << 10
-"""Bytes that are read at once where a mount asks for the body."""
-# A larger file leaves the memory.
+"""How many bytes of the body a mount reads at once."""
+# Bytes; a larger file moves to disk.
 IN_MEMORY = 256 << 10
 # Bytes of all texts of a form, and of the headers of one part.
 MAX_TEXTS = 48 << 20
 MAX_HEAD = 16 << 10
-# Of a form whose sender is not logged in.
+# Bytes of a form from a user who is not logged in.
 STRANGERS = 64 << 10
 
 
@@ -25,8 +25,8 @@ def reader_of(content_type: str, user: str | None, limit: int) -> FormReader:
 
     Args:
         content_type: the request's header.
-        user: the user, or None: a form of strangers is a login, and has no files.
-        limit: bytes that a user's form may have, uploaded files included.
+        user: the user. None: the form is a login, which has no files.
+        limit: bytes of a user's largest form, uploaded files included.
 
     Raises:
         Refused: it is no form.
@@ -49,12 +49,12 @@ class FormReader:
     """Reads a form piece by piece.
 
     Attributes:
-        texts: the texts, by name; whole after `finish`.
+        texts: the texts, by name; complete after `finish`.
         files: the files, by name.
 
     Args:
         content_type: the request's header.
-        limit: bytes that the form may have, uploaded files included.
+        limit: bytes of the largest form, uploaded files included.
 
     Raises:
         Refused: it is no form.
@@ -99,10 +99,10 @@ class FormReader:
             raise Refused(400, f"expected a form: {error}") from error
 
     def finish(self) -> None:
-        """Say that the last piece was fed.
+        """End the form: the last piece was fed.
 
         Raises:
-            Refused: it is not the end of a form.
+            Refused: the form is incomplete.
         """
         try:
             if not self._is_multipart:
@@ -119,14 +119,14 @@ class FormReader:
         if self._part is not None:
             self._part.close()
 
-    # Each step returns whether another one can follow with the bytes that there are.
+    # Each step returns whether the bytes so far allow another step.
 
     def _keep(self) -> bool:
         self._count_text(len(self._pending) - self._texts_size)
         return False
 
     def _skip(self) -> bool:
-        """Leave out the bytes before the first boundary."""
+        """Skip the bytes before the first boundary."""
         return self._until_mark(lambda data: None)
 
     def _read_mark(self) -> bool:
@@ -169,7 +169,7 @@ class FormReader:
             self._end_part()
             self._step = self._read_mark
             return True
-        # Its end may be the beginning of a boundary.
+        # Its last bytes may be the beginning of a boundary.
         safe = len(self._pending) - len(self._mark) + 1
         if safe > 0:
             take(self._pending[:safe])

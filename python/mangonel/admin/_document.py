@@ -1,4 +1,4 @@
-"""The pages of one document: its form, which is also the one of a new document, and its end."""
+"""The pages of one document: its form, which also serves a new document, its deletion, history and files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from mangonel.admin._site import Admin
 
 CONFLICT = "Another writer changed this document meanwhile. Nothing was saved; save again to replace the stored values."
-# What a write may end with that its user can do something about.
+# Errors of a write that the user can do something about.
 REFUSALS = (WriteError, BSONError, OverflowError, DanglingReference, ValidationError, DeleteDenied)
 
 
@@ -168,7 +168,7 @@ def _form(
     return post_form(
         request,
         address,
-        # The first button is the one of the key Enter.
+        # The Enter key presses the first button.
         tag("button", "Save", name="_save", value="1", class_="first", tabindex=-1, aria_hidden="true"),
         tag("p", faults[""], class_="flash error", role="alert") if "" in faults else None,
         fields,
@@ -233,9 +233,9 @@ async def _stored_flow(port: Port, request: Request, shown: ShownModel) -> dict[
 
 
 def _note(error: Exception, faults: dict[str, str], shown: ShownModel, model: Any) -> None:
-    """Add why a document was refused as a whole, without the values that are not shown."""
+    """Add the reason why a whole document was refused, without hidden values."""
     fields = dict(shown.fields(model))
-    # The server's words quote the document, fields included that the user may not see.
+    # The server's message quotes the document, including fields that the user may not see.
     if isinstance(error, DuplicateKeyError):
         found: Any = (error.details or {}).get("keyPattern") or {}
         keys = {field.key: name for name, field in model.__plan__.fields.items()}
@@ -294,9 +294,9 @@ def _conflict(
     stored: Form,
     names: list[str],
 ) -> Response:
-    """Return the sent form beside the values that are stored now; sent again, it replaces them."""
+    """Return the sent form beside the values that are stored now; sending it again replaces them."""
     sent = {**form, **{key: text for key, text in stored.items() if key.startswith("_was.")}}
-    # What the user did not touch is shown as it is stored.
+    # Fields that the user did not touch are shown as stored.
     for name, _ in edited:
         if name not in names and not _is_touched(name, form, request):
             for key in [key for key in sent if _forms.is_of(name, key)]:
@@ -320,7 +320,7 @@ def _conflict(
 
 
 def _at_top(faults: dict[str, str], edited: list[tuple[str, Any]]) -> dict[str, str]:
-    """Return the faults, with those that have no field in the form at its top."""
+    """Return the faults; those without a field in the form are moved to its top."""
     names = {name for name, _ in edited}
     top = [text for path, text in faults.items() if path.partition(".")[0] not in names]
     rest = {path: text for path, text in faults.items() if path.partition(".")[0] in names}
@@ -438,7 +438,7 @@ async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
 async def _check_cascades_flow(
     admin: Admin, port: Port, request: Request, shown: ShownModel, document: Any
 ) -> None:
-    """Refuse a deletion that would delete, by a rule, documents that the user may not delete.
+    """Refuse a deletion whose rules would also delete documents that the user may not delete.
 
     Raises:
         Refused: it would.
@@ -447,7 +447,7 @@ async def _check_cascades_flow(
     try:
         found = await port.finish(place.port.flow(cascades_flow(document, place)))
     except DeleteDenied:
-        # The deletion itself says which rule denies it.
+        # The deletion itself reports the rule that denies it.
         return
     except WrongTenant as error:
         raise Refused(403, str(error)) from error
@@ -467,7 +467,7 @@ async def _check_cascades_flow(
                     )
 
 
-# Documents that are looked at in one command.
+# How many documents one command checks.
 PART = 1000
 
 
@@ -504,7 +504,7 @@ async def history_flow(admin: Admin, port: Port, request: Request, shown: ShownM
 
 
 async def file_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Return a file of a document, to be stored and never shown: its bytes are the uploader's."""
+    """Return a file of a document as a download, never displayed: its bytes come from the uploader."""
     document = await found_flow(admin, port, request, shown)
     name = request.query.get("field", "")
     file = held(document, name) if name in dict(shown.fields(type(document))) else None

@@ -1,4 +1,4 @@
-"""The files of documents: uploads with a form, downloads piece by piece, and the end of replaced ones. Spec: gridfs."""
+"""The files of documents: uploads with a form, downloads in pieces, and the deletion of replaced ones. Spec: gridfs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mangonel.admin")
 
-# In the metadata of a file that the admin uploaded, with the name of the model.
+# The key, in the metadata of a file that the admin uploaded, of the model's name.
 MARK = "mangonel.admin"
 # Bytes of a download that are in memory at once.
 PIECE = 1 << 20
 
 
 class Uploads:
-    """The files of one form in GridFS: stored before the document that names them, deleted if that is not saved.
+    """The files of one form in GridFS: stored before the document that names them, deleted if it is not saved.
 
     If it is unknown whether the document was saved, they stay, since it may name them.
 
@@ -60,7 +60,7 @@ class Uploads:
         self._had = had
         self._form = form
         self._faults = faults
-        # With the texts that the form had in place of each.
+        # Each file with its path in the form, and the text that it replaced there.
         self._stored: list[tuple[File, str, str | None]] = []
 
     async def store_flow(self, name: str, spec: Any) -> None:
@@ -77,7 +77,7 @@ class Uploads:
                 self._form[place] = leaf.write(file)
 
     async def withdraw_flow(self) -> None:
-        """Delete the files, and ask for them again."""
+        """Delete the files, and tell the user to choose them again."""
         for file, place, before in self._stored:
             await self._port.call(file.delete)
             self._form.pop(place)
@@ -87,16 +87,16 @@ class Uploads:
         self._stored.clear()
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a field's value with a file that its document did not have and the form did not bring.
+        """Refuse a field's value that names a file neither in its document before nor uploaded with the form.
 
-        The id of a file stands in the form, so another one could be sent: that of a file that the user may not see.
+        The form contains ids of files, so a user could send the id of a file that they may not see.
         """
         if not files_in(value) <= self._had.union(file for file, *_ in self._stored):
             self._faults[name] = "expected a file of this document, or an upload"
 
 
 async def clear_flow(port: Port, title: str, files: frozenset[File]) -> None:
-    """Delete the files of a document that was deleted, or that has others now.
+    """Delete the files of a document that was deleted, or that has other files now.
 
     Files that the admin did not upload for this model stay: the program may use them elsewhere.
 
@@ -115,7 +115,7 @@ async def clear_flow(port: Port, title: str, files: frozenset[File]) -> None:
         except NoFile:
             pass
         except PyMongoError as error:
-            # The document is stored or deleted; a file too many is no fault of its user.
+            # The document is already stored or deleted; a file left over is no fault of the user.
             log.warning("the former file %r of a %s was not deleted: %s", file.id, title, error)
 
 

@@ -1,9 +1,9 @@
 """A document as the texts of a form, and back. Knows no HTML and no server.
 
-A form is a dict of texts by path. A path is the attributes and places that lead to a value, as `lines.0.name`. Five
-marks stand behind paths: `lines#` is the number of rows, `lines.0-` is set if a row is to be removed, `lines.0^` is the
-place that a moved row had before, `labels.0@` is the key of a row of a dict, and `address?` names the class of the
-embedded document, or is "" for none.
+A form is a dict of texts by path. A path consists of the attributes and indexes that lead to a value, as
+`lines.0.name`. Five marks may follow a path: `lines#` is the number of rows, `lines.0-` is set if a row is to be
+removed, `lines.0^` is the former index of a moved row, `labels.0@` is the key of a row of a dict, and `address?` names
+the class of the embedded document, or is "" for none.
 
 A field that a form sends back unchanged is left alone, so a form cannot change a value that it cannot express.
 """
@@ -25,19 +25,19 @@ from mangonel.odm.model.specs import default_of, spec_of
 Form = dict[str, str]
 
 SAME: Any = object()
-"""What a form says of a value that it does not change."""
+"""Returned for a value that the form does not change."""
 ABSENT: Any = object()
-"""The value of a document that is not made yet."""
+"""The old value, if the document does not exist yet."""
 
 MAX_ROWS = 10_000
 ROWS = frozenset({"list", "set", "frozenset", "tuple_of", "tuple", "refs", "dict"})
 MOVED = frozenset({"list", "tuple_of", "refs"})
-"""Types whose rows have an order of their own."""
+"""Types whose rows the user can reorder."""
 WAYS = {"up": -1, "down": 1}
 
 
 def open_fields(model: Any) -> Iterator[tuple[str, Spec]]:
-    """Yield the fields of an embedded document that forms have: not those of `__secret__`."""
+    """Yield the fields of an embedded document that forms show: all except those of `__secret__`."""
     for name, spec in fields_of(model):
         if not is_secret(model, name):
             yield name, spec
@@ -56,7 +56,7 @@ def described(model: Any, name: str) -> Spec:
 
 
 def is_secret(model: Any, name: str) -> bool:
-    """Return whether a field's value is not to be shown: one of `__secret__`, of the model or a base."""
+    """Return whether a field's value must not be shown: `__secret__` of the model or a base names it."""
     return any(name in vars(base).get("__secret__", ()) for base in model.__mro__)
 
 
@@ -113,7 +113,7 @@ def write(spec: Spec, path: str, value: Any, form: Form) -> None:
 
     Args:
         spec: the description of its type.
-        path: where it stands.
+        path: its path.
         value: the value.
         form: the texts so far.
     """
@@ -146,7 +146,7 @@ def _write_rows(spec: Spec, path: str, value: Any, form: Form) -> None:
 
 
 def _rows(spec: Spec, value: Any) -> Iterable[Any]:
-    """Return the parts of a value in an order that is the same in every process."""
+    """Return the parts of a value, in the same order in every process."""
     if isinstance(value, Mapping):
         return value.items()
     if isinstance(value, Refs):
@@ -175,9 +175,9 @@ def blank(spec: Spec, path: str, form: Form, depth: int = 3) -> None:
 
     Args:
         spec: the description of its type.
-        path: where it stands.
+        path: its path.
         form: the texts so far.
-        depth: how many embedded documents inside one another are opened.
+        depth: how many levels of embedded documents to open.
     """
     kinds = kinds_of(spec)
     if spec["op"] in ROWS:
@@ -221,9 +221,9 @@ def misfits(instance: Any, edited: Iterable[tuple[str, Spec]], path: str = "") -
     """Yield the values of a stored document that break the bounds of their fields: the path and the reason.
 
     Args:
-        instance: the document, or an embedded one, whose values are set again and not changed.
-        edited: its fields that are looked at.
-        path: where it stands.
+        instance: the document, or an embedded one, whose values are set again, unchanged.
+        edited: its fields to check.
+        path: its path.
     """
     for name, spec in edited:
         value, at = held(instance, name), f"{path}.{name}" if path else name
@@ -240,7 +240,7 @@ def misfits(instance: Any, edited: Iterable[tuple[str, Spec]], path: str = "") -
 
 
 def add(spec: Spec, path: str, form: Form, wanted: str) -> None:
-    """Add the row, or the embedded document, that a button asked for.
+    """Add a row or an embedded document, after its button was pressed.
 
     Args:
         spec: the description of the field that the path begins with.
@@ -279,7 +279,7 @@ def add(spec: Spec, path: str, form: Form, wanted: str) -> None:
 
 
 def move(spec: Spec, path: str, form: Form, wanted: str) -> None:
-    """Exchange a row with its neighbour, as a button asked for.
+    """Swap a row with its neighbour, after its button was pressed.
 
     Args:
         spec: the description of the field that the path begins with.
@@ -339,7 +339,7 @@ def row_count(form: Form, path: str) -> int:
 
 
 def digest(path: str, form: Form) -> str:
-    """Return a short hash of a field's texts in a form, to see whether it was changed meanwhile."""
+    """Return a short hash of a field's texts in a form, to detect concurrent changes."""
     texts = sorted((key, same_lines(text)) for key, text in form.items() if is_of(path, key))
     return hashlib.sha256(repr(texts).encode("utf-8", "backslashreplace")).hexdigest()[:24]
 
@@ -350,7 +350,7 @@ def is_of(path: str, key: str) -> bool:
 
 
 def said(path: str, form: Form) -> str:
-    """Return a field's texts in a form as one text, for people."""
+    """Return a field's texts in a form as one readable text."""
     found = [
         f"{key[len(path) :].lstrip('.')} {text}".strip() for key, text in form.items() if is_of(path, key)
     ]
@@ -358,7 +358,7 @@ def said(path: str, form: Form) -> str:
 
 
 def leaf_at(spec: Spec, path: str, form: Form, place: str) -> Leaf | None:
-    """Return how the value at a place in a field becomes text; None if no single value stands there."""
+    """Return how the value at a place in a field becomes text; None if there is no single value."""
     found = [inner for inner, at in _along(spec, path, form, place) if at == place]
     return leaf_of(found[0]) if found else None
 
@@ -368,7 +368,7 @@ def read(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, str]) ->
 
     Args:
         spec: the description of its type.
-        path: where it stands.
+        path: its path.
         form: the form that was sent.
         old: the current value, or ABSENT. Its embedded documents are changed in place.
         faults: gets the reasons why values cannot be read, by path.
@@ -495,7 +495,7 @@ def _read_rows(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, st
             made.append(value)
         elif was is not ABSENT:
             made.append(was)
-    # Rows that the form does not know of stay.
+    # Rows that are missing from the form stay.
     made += [row for place, row in enumerate(olds) if place not in known]
     if not is_changed or (old is ABSENT and not count):
         return SAME
@@ -512,6 +512,6 @@ def _read_rows(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, st
 
 
 def _old_place(spec: Spec, form: Form, path: str, place: int) -> int:
-    """Return where a row of a form stood in the stored list; a place behind its end for a new row."""
+    """Return the index of a form's row in the stored list; an index past its end for a new row."""
     text = form.get(f"{path}.{place}^", "") if spec["op"] in MOVED else ""
     return int(text) if text.isascii() and text.isdigit() else place

@@ -1,4 +1,4 @@
-"""What every page has: the frame around its content, the form for a POST, and how one value is shown."""
+"""The shared parts of pages: the frame around the content, the form for a POST, and the display of one value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-# Letters of a value in a list.
+# The most characters of a value in a list.
 LONGEST = 80
 NONE = "—"
 
@@ -68,7 +68,7 @@ def name_text(name: str) -> str:
 def cell(
     admin: Admin, request: Request, spec: Spec, value: Any, unseen: frozenset[tuple[str, str]] = frozenset()
 ) -> Any:
-    """Return a value as lists and histories show it; documents of `unseen`, by model and id, are not named."""
+    """Return a value as lists and histories show it; documents in `unseen`, by model and id, are not named."""
     if value is None:
         return NONE
     if isinstance(value, Ref):
@@ -96,7 +96,7 @@ def cell(
 
 
 def misfit(shown: ShownModel, error: Any) -> str:
-    """Return why a stored document does not fit its model, without the values that are not shown."""
+    """Return why a stored document does not fit its model, without hidden values."""
     fields = {name for name, _ in shown.fields()}
     keys = {shown.model.__plan__.fields[name].key for name in fields} | fields
     told = [

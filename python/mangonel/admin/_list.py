@@ -57,7 +57,7 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
         raise Refused(400, str(error)) from error
     start = {key: text for key, text in asked.items() if key not in ("after", "before")}
     if asked.get("before") and found.previous is None:
-        # Fewer documents may stand before that one than a page has: the first page is whole.
+        # Too few documents for a whole page may come before that one, so show the first page.
         return Response.to(request.link(shown.title, **start))
     documents = [
         document for document in found if await may_flow(admin, port, request, "view", shown, document)
@@ -121,7 +121,7 @@ async def _unseen_flow(
                 targets.setdefault(shown, {})[shown.id_text(ref.id)] = ref.value
     unseen: list[tuple[str, str]] = []
     for shown, by_id in targets.items():
-        # By the model that links name; documents of its subclasses are asked for as theirs.
+        # By the model that links name; `may_flow` asks about documents of subclasses with the subclass.
         listed = await listed_flow(admin, port, request, shown)
         seen = await is_seen_flow(port, listed, shown, [target.id for target in by_id.values()])
         unseen += [
@@ -147,7 +147,7 @@ def _searched(query: Any, shown: ShownModel, wanted: str) -> Any:
 
 
 def _has_text_index(shown: ShownModel) -> bool:
-    """Return whether a model has a text index, of fields that are shown only: a search in others would tell them."""
+    """Return whether a model has a text index on shown fields only: a search would reveal hidden ones."""
     model, known = shown.model, dict(shown.asked())
     keys = {model.__plan__.fields[name].key for name in known}
     return any(

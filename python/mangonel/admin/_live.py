@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-# How long one look at the change stream waits: so often the connection is tested by a comment.
+# How long one read of the change stream waits. After a wait without a change, a comment tests the connection.
 WAIT_MS = 2000
-# Sent with the first part, and after every silence.
+# Sent first, and after every wait without a change that is shown.
 QUIET = b": \n\n"
 
 
@@ -34,8 +34,8 @@ class Live:
     """An event stream of one browser. Each part is one event or a comment; a mount sends one after the other.
 
     The event `change` is JSON with the `operation`, the `mark` of the row and, unless it is a deletion, the `id`, the
-    `texts` and the `link` of it. Whether the user could see a deleted document is not known any more, so a deletion
-    tells only the mark, which names nothing to those who never had the row.
+    `texts` and the `link` of the document. It is unknown whether the user could see a deleted document, so a deletion
+    carries only the mark, which means nothing to a browser that never had the row.
     """
 
     is_endless = True
@@ -50,7 +50,7 @@ class Live:
         """Return the next part; waits for some seconds at most."""
         if self._changes is None:
             self._changes = self._shown.model.watch(max_await_time_ms=WAIT_MS)
-            # The stream is open before the browser hears of it, so that it misses nothing.
+            # Open the stream before the browser gets the first part, so that it misses no change.
             await port.call(self._changes.try_next)
             return QUIET
         event = await port.call(self._changes.try_next)
@@ -70,7 +70,7 @@ class Live:
         return f"event: change\ndata: {json.dumps(said)}\n\n".encode()
 
     async def _is_shown_flow(self, port: Port, document: Any) -> bool:
-        # The stream knows no default scope, so that the document is looked for as by a list.
+        # Change streams ignore the default scope, so look for the document with a query, as lists do.
         return bool(await seen_flow(self._admin, port, self._request, self._shown, [document.id]))
 
     async def close_flow(self, port: Port) -> None:

@@ -1,4 +1,4 @@
-"""The login form of the admin, the way to the application's own, and the way out. The program checks passwords."""
+"""The admin's login form, the redirect to the application's own, and the logout. The program checks passwords."""
 
 from __future__ import annotations
 

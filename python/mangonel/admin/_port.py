@@ -50,7 +50,7 @@ class _Loop(Port):
         if inspect.iscoroutinefunction(function):
             return await function(*arguments, **options)
         found = await asyncio.to_thread(function, *arguments, **options)
-        # Such as of a lambda, or of an object whose `__call__` is one.
+        # For example from a lambda, or from an object whose `__call__` is a coroutine function.
         return await found if inspect.iscoroutine(found) else found
 
     async def finish(self, started: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The references that a form stores: only documents that the user may see are referred to anew."""
+"""The references that a form stores: new ones may lead only to documents that the user may see."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def references_of(admin: Admin, document: Any) -> set[Target]:
     """
     found: set[Target] = set()
     for name in type(document).__plan__.fields:
-        # What is not decoded has no references.
+        # Decodes the value: undecoded values are passed over below.
         held(document, name)
     for name, reference in references_in(document):
         refs = list(reference) if isinstance(reference, Refs) else [reference]
@@ -49,7 +49,7 @@ def references_of(admin: Admin, document: Any) -> set[Target]:
 async def check_references_flow(
     admin: Admin, port: Port, request: Request, targets: set[Target], faults: dict[str, str]
 ) -> None:
-    """Refuse references to documents that are not there, or that the user may not see: which of both is not told.
+    """Refuse references to documents that do not exist or that the user may not see, without telling which.
 
     Args:
         admin: the admin.

@@ -56,9 +56,9 @@ class Upload:
     """A file of a form.
 
     Attributes:
-        name: its name at the sender.
-        kind: its content type, as the sender says.
-        file: its bytes, as a binary file object that stands at its beginning.
+        name: the file's name as sent.
+        kind: its content type as sent.
+        file: its bytes, as a binary file object at its beginning.
     """
 
     name: str
@@ -101,7 +101,7 @@ class Request:
         """Take over a form that was fed to the end.
 
         Raises:
-            Refused: it is not whole.
+            Refused: it is incomplete.
         """
         reader.finish()
         self.form.update(reader.texts)
@@ -120,7 +120,7 @@ class Response:
     Attributes:
         body: its bytes.
         status: the HTTP status.
-        headers: headers beside the security headers.
+        headers: headers in addition to the security headers.
         stream: in place of a body: a `Live` or a `Download`, which makes its parts.
     """
 
@@ -137,7 +137,7 @@ class Response:
 
     @classmethod
     def to(cls, address: str) -> Response:
-        """Return the order to continue at another page, by GET."""
+        """Return a redirect to another page, for a GET."""
         return cls(b"", 303, (("Location", address), ("Cache-Control", "no-store")))
 
     def all_headers(self) -> list[tuple[str, str]]:

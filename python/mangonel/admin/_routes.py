@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mangonel.admin")
 
-# Of one model, by the last part of the address.
+# The pages of one model, by the last part of the address.
 PAGES: dict[str, Any] = {
     "": list_flow,
     "document": document_flow,
@@ -135,7 +135,7 @@ async def _checked_flow(admin: Admin, port: Port, request: Request) -> Response:
 
 
 def _here(request: Request) -> str | None:
-    """Return the address to continue with after the login; None for the first page, and where no page is."""
+    """Return the address to continue with after the login; None for the first page or no page."""
     if request.method != "GET" or request.path in ("", "/"):
         return None
     return request.link(*request.path.strip("/").split("/"), **request.query)

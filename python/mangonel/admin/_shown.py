@@ -1,4 +1,4 @@
-"""`Shown`: how a model is shown, as the program says; `ShownModel`: the answers for the pages."""
+"""`Shown`: the program's settings for a model in the admin; `ShownModel`: the same with defaults, for the pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mangonel.odm.connections.tenants import ALL, tenant_or_all
 from mangonel.odm.model.inputs import Input, Patch, fields_not_set
 
 COLUMNS = 6
-# Types that stand in a list by default, and by which it may be sorted.
+# Types of fields that a list shows by default and can be sorted by.
 SIMPLE = frozenset(
     {"str", "int", "float", "bool", "datetime", "date", "object_id", "decimal", "literal", "enum", "ref"}
 )
@@ -25,23 +25,23 @@ CHOSEN = frozenset({"bool", "literal", "enum"})
 
 @dataclass(frozen=True)
 class Shown:
-    """A model in the admin, and how it is shown. All attributes but the model have defaults made of the model.
+    """A model in the admin, and how it is shown. All attributes but the model have defaults derived from it.
 
     Args:
         model: a document class.
         columns: the fields of the list.
-        search: the fields that are searched for a text. Empty: by the model's text index, else its first text fields.
+        search: the fields that are searched for a text. Empty: the model's text index, or its first text fields.
         filters: the fields by which the list is narrowed: options, yes and no, and references.
         order: a field by which the list is sorted at first, with a minus for descending.
-        hidden: fields that are not shown at all, of subclasses neither. A search or a filter by one is refused, since
-            its result would tell the value; `order` may be one.
-        fixed: fields that are shown and not changed, of subclasses neither.
+        hidden: fields that are not shown at all, also not for subclasses. A search or a filter by one is refused, since
+            its result would reveal the value; `order` may be one.
+        fixed: fields that are shown but cannot be changed, also not for subclasses.
         label: returns the name of a document on links. None: the value of its first text field.
         read_only: nothing can be changed.
 
     Raises:
         TypeError: the model is no document class, a name is no field of it, or `search`, `filters` or `order` names a
-            field that would be told by it.
+            field whose value it would reveal.
 
     Example:
         >>> Shown(User, columns=("name", "age"), order="-age").columns
@@ -89,7 +89,7 @@ class ShownModel(Shown):
     _all: Mapping[str, ShownModel] = MappingProxyType({})
 
     def among(self, shown: Mapping[str, ShownModel]) -> None:
-        """Take over the settings of base classes that the same admin shows."""
+        """Apply the settings of base classes that the same admin shows."""
         object.__setattr__(self, "_all", shown)
 
     def _named(self, option: str, model: Any) -> set[str]:
@@ -109,7 +109,7 @@ class ShownModel(Shown):
 
     @property
     def is_fixed(self) -> bool:
-        """Whether no document can be changed: it was asked for, or the model is a view."""
+        """Whether no document can be changed: `read_only` is set, or the model is a view."""
         return self.read_only or self.model.__view__ is not None
 
     def fields(self, model: Any = None) -> Iterator[tuple[str, Spec]]:
@@ -125,7 +125,7 @@ class ShownModel(Shown):
                 yield name, spec
 
     def asked(self) -> Iterator[tuple[str, Spec]]:
-        """Yield the fields by which a list may be sorted, searched and narrowed: those that each subclass shows."""
+        """Yield the fields by which a list may be sorted, searched and narrowed: those that every subclass shows."""
         kinds = [self.model]
         for kind in kinds:
             kinds += kind.__subclasses__()
@@ -142,7 +142,7 @@ class ShownModel(Shown):
         """Return the fields of a form: all shown ones that programs may set and that are not fixed for users."""
         left_out = {*fields_not_set(Input if is_new else Patch, model), *self._named("fixed", model)}
         if model.__tenant__ is not None and tenant_or_all(model) is not ALL:
-            # A new document is of the tenant whose documents are shown, and stays so.
+            # A new document belongs to the tenant whose documents are shown, and keeps it.
             left_out.add(model.__tenant__)
         return [(name, spec) for name, spec in self.fields(model) if name not in left_out]
 
@@ -184,21 +184,21 @@ class ShownModel(Shown):
         return text if isinstance(text, str) and text.strip() else self.id_text(document.id)
 
     def naming(self, model: Any) -> str | None:
-        """Return the field by which documents of a class are called: the first text."""
+        """Return the field that names documents of a class: the first text."""
         return next((name for name, spec in self.fields(model) if spec["op"] == "str" and name != "id"), None)
 
     def id_text(self, id: Any) -> str:
-        """Return an id as it stands in addresses."""
+        """Return an id as it is written in addresses."""
         return str(_id_leaf(self.model).write(id))
 
     def mark_of(self, id: Any) -> str:
-        """Return a mark of a document's row, from which its id cannot be found."""
+        """Return a mark of a document's row that does not reveal its id."""
         key = connection(self.model.__connection__).clients.page_key
         text = f"admin row:{self.title}:{self.id_text(id)}".encode("utf-8", "surrogatepass")
         return hmac.digest(key, text, "sha256")[:16].hex()
 
     def id_of(self, text: str) -> Any:
-        """Return the id of a text.
+        """Return the id that a text in an address stands for.
 
         Raises:
             ValueError: it is no id of this model.
@@ -213,7 +213,7 @@ def served() -> list[Any]:
 
 
 def _is_sealed(spec: Spec) -> bool:
-    """Return whether values of a described type are not to be shown."""
+    """Return whether values of a described type must not be shown."""
     leaf = leaf_of(spec)
     return leaf is not None and leaf.input == "secret"
 

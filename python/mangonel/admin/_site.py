@@ -31,8 +31,8 @@ class Admin:
         max_body: bytes of the largest form, uploaded files included.
 
     Raises:
-        TypeError: a model is none, two have one name, `sessions` are no WebSessions, `allowed` or `login` is no
-            function of such arguments, or another argument is of a wrong type.
+        TypeError: a model is no document class, two have the same name, `sessions` is no WebSessions, `allowed` or
+            `login` cannot be called with these arguments, or another argument has a wrong type.
 
     Example:
         >>> from mangonel.websessions import WebSessions
@@ -79,7 +79,7 @@ class Admin:
         self._shown = _by_title(models) if models else None
 
     def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
-        """Name the application to mount: an Admin is none itself.
+        """Raise an error that names the application to mount: an Admin is none itself.
 
         Raises:
             TypeError: always.
@@ -107,7 +107,7 @@ class Admin:
         return self._titles().get(title)
 
     def by_model(self, model: Any) -> ShownModel | None:
-        """Return how documents of a class are shown: as their class or the nearest one above it; None if they are not.
+        """Return the model that documents of a class are shown as: the class or its nearest base; None without one.
 
         Args:
             model: a document class.
@@ -132,7 +132,7 @@ class Admin:
     def asgi(self) -> Any:
         """Return the ASGI application, to be mounted in Starlette, FastAPI or alone.
 
-        Inside of a `SessionMiddleware` it uses that one's websession; otherwise it has a middleware of its own.
+        Inside a `SessionMiddleware` it uses that middleware's websession; otherwise it adds its own middleware.
 
         Example:
             >>> admin = Admin(User, sessions=WebSessions("memory:"), allowed=lambda user, *what: user == "ada")
@@ -147,7 +147,7 @@ class Admin:
     def wsgi(self) -> Any:
         """Return the WSGI application, to be mounted beside Flask's or served alone.
 
-        Inside of a `WSGISessions` it uses that one's websession; otherwise it loads its own by the same cookie, so the
+        Inside a `WSGISessions` it uses that one's websession; otherwise it loads its own from the same cookie, so the
         users of a Flask application with the same `sessions` are logged in.
 
         Example:
@@ -164,7 +164,7 @@ class Admin:
         """Return the rules for a Tornado application.
 
         Args:
-            base: the path under which the admin is served, from its first slash on. A slash at its end does not count.
+            base: the path under which the admin is served, from its first slash on. A slash at its end is ignored.
 
         Raises:
             ValueError: `base` does not begin with a slash.
@@ -185,7 +185,7 @@ class Admin:
 
 
 def _takes(function: Any, count: int) -> bool:
-    """Return whether a function can be called with so many arguments; True where Python cannot tell."""
+    """Return whether a function can be called with this many arguments; True if Python cannot tell."""
     import inspect
 
     if not callable(function):

@@ -23,7 +23,7 @@ from mangonel.odm.model.convert import from_dict, plain
 from mangonel.odm.store.files import File
 
 Spec = dict[str, Any]
-"""What `odm.model.describe.spec_of` says of a type."""
+"""The description of a type by `odm.model.describe.spec_of`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def leaf_of(spec: Spec) -> Leaf | None:
     return _JSON
 
 
-# Types whose values have a form of their own, made of the forms of their parts.
+# Types whose form consists of the forms of their parts.
 _PARTED = frozenset({"list", "set", "frozenset", "tuple_of", "tuple", "dict", "refs", "embedded"})
 
 
@@ -93,7 +93,7 @@ def shown_json(value: Any) -> str:
     try:
         return _dumped(plain(value, by_key=True))
     except Exception:
-        # A type of the program's own that has no such form.
+        # A type of the program without extended JSON.
         return str(value)
 
 
@@ -116,7 +116,7 @@ def _geometry(kind: type[Geometry], text: str) -> Geometry:
 
 
 def _of_union(spec: Spec, text: str) -> Any:
-    """Return the value of a union: of the first alternative that takes it."""
+    """Return the value of a union: from the first alternative that accepts it."""
     value = _loaded(text)
     _, rows, others = spec["argument"]
     for model in dict.fromkeys(model for _, model in rows):
@@ -167,7 +167,7 @@ _PLAIN: dict[str, type[Any]] = {
 
 
 def _choice(options: tuple[Any, ...]) -> Leaf:
-    """Return the leaf for a value that must be one of these; its text is its place among them."""
+    """Return the leaf for a value that must be one of these; its text is its index among them."""
     labels = tuple((str(place), str(plain(option))) for place, option in enumerate(options))
 
     def write(value: Any) -> str:

@@ -41,11 +41,11 @@ class AdminHandler(SessionMixin, RequestHandler):
         """Leave the check to the token of web sessions, which every form has."""
 
     async def prepare(self) -> None:
-        """Load the websession, and make ready for the form."""
+        """Load the websession, and prepare to read the form."""
         await (super().prepare() or _nothing())
         if self.request.method != "POST":
             return
-        # Tornado refuses a larger one before it reads it.
+        # Tornado refuses a larger body before reading it.
         connection: Any = self.request.connection
         connection.set_max_body_size(self._admin.max_body)
         try:
@@ -55,7 +55,7 @@ class AdminHandler(SessionMixin, RequestHandler):
             self._fault = error
 
     def data_received(self, chunk: bytes) -> None:
-        """Take the next piece of the form; pieces after a fault are left out."""
+        """Take the next piece of the form; pieces after a fault are ignored."""
         if self._reader is not None and self._fault is None:
             try:
                 self._reader.feed(chunk)
@@ -68,7 +68,7 @@ class AdminHandler(SessionMixin, RequestHandler):
         self._close()
 
     def on_connection_close(self) -> None:
-        """Remove the temporary files of a form that broke off."""
+        """Remove the temporary files of an interrupted form."""
         super().on_connection_close()
         self._close()
 
@@ -113,7 +113,7 @@ class AdminHandler(SessionMixin, RequestHandler):
         self.write(response.body)
 
     async def _stream(self, stream: Live | Download) -> None:
-        """Send the parts of a stream to its end, or until the browser leaves or its websession ends."""
+        """Send the parts of a stream until it ends, the browser leaves or its websession ends."""
         try:
             while not self._finished and (part := await stream.part_flow(LOOP)) is not None:
                 self.write(part)

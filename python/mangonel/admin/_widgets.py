@@ -43,9 +43,9 @@ class Widgets:
 
         Args:
             spec: the description of its type.
-            path: where it stands.
+            path: its path.
             label: its name.
-            extra: content beside the label, such as the box that takes a row away.
+            extra: content beside the label, such as the box that removes a row.
         """
         kinds = kinds_of(spec)
         fault = self._fault(path)
@@ -169,12 +169,12 @@ class Widgets:
         if leaf.input == "number":
             # Browsers compare bounds as doubles; the server decides on the large ones.
             step, low = checks.get("multiple_of", 1), checks.get("ge")
-            # They count steps from the least value on, or from the value that is there.
+            # Browsers count steps from the minimum, or from the current value.
             low = low if low is None else -(-low // step) * step
             if low is None and not _is_multiple(text, step):
                 step = "any"
             bounds = {"min": low, "max": checks.get("le")}
-            # Nor would they send a form whose old value breaks a bound.
+            # Browsers would also refuse to send a form whose old value breaks a bound.
             near = {
                 name: bound
                 for name, bound in bounds.items()

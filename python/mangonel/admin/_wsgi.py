@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mangonel.admin._live import Live
     from mangonel.admin._site import Admin
 
-# Seconds that an event stream keeps its thread. The browser asks again, and its websession is looked at again.
+# Seconds that an event stream keeps its thread. Then the browser reconnects, and its websession is checked again.
 STREAM_S = 30.0
 
 
@@ -75,7 +75,7 @@ def _started(start_response: Any, response: Response, *, with_body: bool = True)
 
 
 def _parts(stream: Live | Download) -> Iterator[bytes]:
-    """Yield the parts of a stream to its end; one that has none ends after a while."""
+    """Yield the parts of a stream; an endless one is cut after `STREAM_S`."""
     end = time.monotonic() + STREAM_S
     try:
         while not stream.is_endless or time.monotonic() < end:

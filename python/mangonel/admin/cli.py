@@ -87,7 +87,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> tuple[Admin, str | None]:
-    """Return the admin, and the password that was made for it."""
+    """Return the admin, and the password generated for it."""
     from mangonel.admin import Admin
     from mangonel.admin._shown import served
     from mangonel.odm import Connection
