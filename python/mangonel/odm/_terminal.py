@@ -1,8 +1,8 @@
 """Terminals: methods that reach the server, each defined once for both faces.
 
 A terminal is written as the blocking method that programs see, under `@terminal`. If its body depends on the face, it
-reads `IS_ASYNC`. When the class is made, it gets a twin named with an `a`: a function of the same code, in which
-`IS_ASYNC` is true. Its signature, beside the first one's, is written for type checkers by `tools/twins.py`.
+reads `IS_ASYNC`. When the class is created, each terminal gets a twin whose name begins with `a`: a function with the
+same code, in which `IS_ASYNC` is true. `tools/twins.py` writes both signatures for type checkers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 IS_ASYNC: bool = False
-"""Whether asyncio's face asks; read in terminals only."""
+"""Whether the asyncio face called; read in terminals only."""
 
 # Types that the asyncio face returns at once, since there is nothing to wait for yet.
 AT_ONCE = {"Iterator": "AsyncIterator", "Collection": "AsyncCollection", "MongoClient": "AsyncMongoClient"}
 
 
 def terminal(method: F) -> F:
-    """Mark a method of a class with `Twins` as a terminal; it stands below `@classmethod` and `@property`.
+    """Mark a method of a class with `Twins` as a terminal; place it below `@classmethod` and `@property`.
 
     Example:
         >>> class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):

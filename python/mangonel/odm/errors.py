@@ -108,7 +108,7 @@ class DeleteDenied(OdmError):
 
 
 class DanglingReference(OdmError):
-    """A reference with `on_delete="deny"` leads to no document; it was taken back. The message has the rest."""
+    """A reference with `on_delete="deny"` leads to no document; it was reverted. The message has the details."""
 
 
 class NotConnected(OdmError):

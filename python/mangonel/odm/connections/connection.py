@@ -56,7 +56,7 @@ class Connection(ConnectionTwins):
         # By face. Forgetting replaces the dict, so a collection that is made meanwhile goes into the discarded one.
         self._collections: list[dict[Any, Any]] = [{}, {}]
         self._places: list[dict[Any, Any]] = [{}, {}]
-        # The codec options for instances without and with time zones, where the client asks for conversions: the core
+        # The codec options for instances without and with time zones, if the client asks for conversions. The core
         # reads them.
         self.conversions: tuple[CodecOptions[Any], CodecOptions[Any]] | None = None
         keepers.add(self)

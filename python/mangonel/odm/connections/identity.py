@@ -24,8 +24,8 @@ class IdentityMap:
     def take(self, document: Any) -> Any:
         """Return the instance for a document that was just loaded.
 
-        A known instance takes over the loaded values. It keeps its own if it has changes, if a save of it is under way,
-        if another transaction has saved it and has not ended, or if its version is a later one.
+        A known instance takes over the loaded values. It keeps its own values if it has changes, if a save of it is
+        under way, if another transaction has saved it and has not ended, or if its version is a later one.
         """
         if _core.odm_flags(document) & PARTIAL:
             return document
@@ -47,7 +47,7 @@ class IdentityMap:
 
 
 def _is_later(known: Any, loaded: Any) -> bool:
-    """Whether an instance has a later version than a loaded one: it was saved while that was read."""
+    """Whether an instance has a later version than a loaded one: it was saved while the other was being read."""
     one, other = _core.odm_version(known), _core.odm_version(loaded)
     return one is not None and other is not None and bool(one[1] > other[1])
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Place:
     """A collection of a connection, with the session to use.
 
-    `read` and `written` have the names and settings of `collection` for commands that the core makes, and `read` has
-    the port; None: it makes none.
+    `read` and `written` hold the names and settings of `collection` for commands that the core builds; `read` also
+    holds the port. None: the core builds none.
     """
 
     __slots__ = ("collection", "connection", "port", "read", "session", "write_concern", "written")

@@ -1,4 +1,4 @@
-"""The tenant of a context: whose documents models with `__tenant__` read and write in this thread or task."""
+"""The tenant of a context: in this thread or task, models with `__tenant__` read and write only its documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tenant(value: Any) -> Iterator[Any]:
     """Work for one tenant in a block, in this thread or task: models with `__tenant__` reach only its documents.
 
     Args:
-        value: the value of the models' tenant field: text, a number, an id, or the document that a reference leads to.
+        value: the value of the models' tenant field: text, a number, an id, or the referenced document.
 
     Raises:
         ValueError: the value is None.

@@ -35,7 +35,7 @@ class Former:
         self._saved = document.__saved_changes__()
 
     def with_references(self) -> Self:
-        """Keep the documents behind its references too, of which the copy has only the ids."""
+        """Also keep the documents behind its references: the copy has only their ids."""
         self._known = known_documents(self._document)
         return self
 
@@ -60,9 +60,9 @@ _current: ContextVar[Touched | None] = ContextVar("mangonel_odm_touched", defaul
 recording = _current.get
 # How many blocks of transactions run, in all contexts.
 _running = 0
-# What transactions in all contexts touched, until they are committed or aborted. An abandoned one leaves by itself.
+# The transactions of all contexts that are neither committed nor aborted. An abandoned one is removed by itself.
 under_way: set[weakref.ref[Touched]] = set()
-# Held while it is decided which of several threads stores a document; a finalizer may store one meanwhile.
+# Held to decide which of several threads stores a document. Reentrant: a finalizer may store one meanwhile.
 _deciding = RLock()
 
 
@@ -70,7 +70,7 @@ class Touched:
     """The documents that one transaction touched, in their former states.
 
     Args:
-        whole: the documents of the unit of which the transaction is one attempt. None: it is no attempt.
+        whole: the documents of the unit that this transaction is one attempt of. None: it belongs to no unit.
     """
 
     __slots__ = (
@@ -130,7 +130,7 @@ class Touched:
         if id(document) not in self._documents:
             former = Former(document)
             self._documents[id(document)] = document, former
-            # It is recorded by now: to read a reference touches the document again.
+            # Only after it is recorded: reading a reference touches the document again.
             former.with_references()
 
     def doubt(self) -> None:
@@ -142,7 +142,7 @@ class Touched:
     def put_back(self) -> None:
         """Restore the state of every document."""
         for document, former in list(self._documents.values()):
-            # What they recorded is of values that are not stored.
+            # Their records hold values that are not stored.
             _forget(document, _others(_chain(self)))
             former.put_back(self._is_doubtful and id(document) in self._stored)
         self._documents.clear()
@@ -166,7 +166,7 @@ def is_held(document: Any) -> bool:
 
 
 def check_free(document: Any) -> None:
-    """Refuse to load a document again that another transaction has stored: its values are not committed.
+    """Refuse to reload a document that another transaction has stored: its values are not committed.
 
     Raises:
         ParallelSaveError: there is such a transaction.
@@ -186,7 +186,7 @@ def renewed(document: Any) -> None:
 def storing(document: Any, session: Any) -> None:
     """Record a document that is about to be stored, and drop the states of it that other transactions recorded.
 
-    A save in another session or deployment than a transaction's is no part of it, though it is made in its block.
+    A save in another session or deployment does not belong to the transaction, even inside its block.
 
     Args:
         document: the document.
@@ -208,7 +208,7 @@ def storing(document: Any, session: Any) -> None:
         for other in others:
             former = other._documents.pop(id(document), None)
             if former is not None and own and other in chain:
-                # A block of another deployment inside of this transaction saw it first.
+                # A transaction of another deployment inside this one touched it first.
                 own[0]._documents.setdefault(id(document), former)
         for one in own:
             one._stored[id(document)] = document
@@ -220,7 +220,7 @@ def settled(document: Any, session: Any) -> None:
     """Drop the states of a document that other transactions recorded while it was stored, by hooks or other tasks.
 
     Args:
-        document: the document, which is stored, or of which that is unknown.
+        document: the document; it was stored, or may have been.
         session: the driver's session that stored it, or None.
     """
     if under_way:
@@ -229,7 +229,7 @@ def settled(document: Any, session: Any) -> None:
 
 
 def _of_session(session: Any) -> list[Touched]:
-    """Return the documents of this context's transaction in a session, and the unit of which it is an attempt."""
+    """Return the documents of this context's transaction in a session, and those of its unit."""
     own: list[Touched] = []
     for one in _chain(recording()) if session is not None else ():
         if one._session is session or (own and own[-1]._whole is one):

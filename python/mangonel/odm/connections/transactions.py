@@ -109,7 +109,7 @@ class Transaction(_Block):
         self._mark: Any = None
 
     def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Make a function run in a transaction of its own, and again after transient failures."""
+        """Make a function run in its own transaction, and again after transient failures."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -205,7 +205,7 @@ class Transaction(_Block):
             try:
                 await port.call(hook)
             except Exception as error:
-                # It is too late to prevent the others.
+                # The outcome is fixed, so the other hooks still run.
                 errors.append(error)
         if errors:
             for other in errors[1:]:
@@ -226,7 +226,7 @@ class Transaction(_Block):
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Whether a commit that ended so has certainly stored nothing."""
+    """Whether a commit that failed with this error has certainly stored nothing."""
     if is_transient(error):
         return True
     return isinstance(error, OperationFailure) and not (error.timeout or error.has_error_label(_UNKNOWN))
@@ -272,7 +272,7 @@ async def after_commit_flow(port: Any, hook: Callable[[], Any]) -> None:
 
 
 def after_rollback(hook: Callable[[], Any]) -> None:
-    """Run a hook when the transaction of this context is rolled back; never, when there is none."""
+    """Run a hook when the transaction of this context is rolled back; without a transaction, never."""
     transaction = _current.get()
     if transaction is not None:
         transaction._after_rollback.append(hook)

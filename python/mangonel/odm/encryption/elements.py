@@ -110,7 +110,7 @@ def opened(item: list[Any]) -> Group | None:
 
 
 def items_of(group: Group | None) -> list[list[Any]]:
-    """Return the elements of a document or array; none where there is no such value."""
+    """Return the elements of a document or array; none if there is no such value."""
     return group.items if group is not None else []
 
 

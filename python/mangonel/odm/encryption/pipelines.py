@@ -35,7 +35,7 @@ def encrypt_pipeline(
         UnsupportedOption: a stage computes with an encrypted field.
     """
     for item in items_of(stages):
-        # The server accepts one name, and sees the others.
+        # The server refuses a stage with several names, but sees them all.
         for part in items_of(opened(item)):
             node = _stage(places, part, node, foreign)
     return node
@@ -293,7 +293,7 @@ def _stored(places: Places, item: list[Any], body: Group | None, node: Node | No
 
 
 def _uncovered(node: Node | None, other: Node, path: str, seen: list[Node]) -> str | None:
-    """Return the path of a field that is encrypted in `other` and not alike in `node`."""
+    """Return the path of a field that is encrypted in `other` but not the same way in `node`."""
     if node is other or any(other is one for one in seen):
         return None
     seen.append(other)

@@ -35,7 +35,7 @@ class Places:
         name: the model's name, for messages.
         root: the encrypted fields of its documents.
         pending: the values to encrypt found so far.
-        names: the document's own fields that hold names of keys, by key, as far as the command tells.
+        names: the document's own fields that hold names of keys, by key, as far as the command shows them.
     """
 
     def __init__(self, name: str, root: Node) -> None:
@@ -65,7 +65,7 @@ class Places:
             if node.each is not None:
                 return node.each
             if part not in node.fields and node.values is None:
-                # A list index, where a value that is not a list may stand too.
+                # A list index, though the value may also be no list.
                 return node
         found = node.fields.get(part)
         if found is None and node.each is not None:
@@ -140,7 +140,7 @@ class Places:
         return group
 
     def _refuse_form(self, expected: str, value: Any, node: Node, path: str, what: str | None) -> NoReturn:
-        """Raise the error for a value where the model has something with encrypted parts.
+        """Raise the error for a value in place of a document or list with encrypted parts.
 
         It is unknown which of its values to encrypt, so they would be sent in the clear.
         """
@@ -262,6 +262,6 @@ def _path_of_text(text: str) -> str | None:
     """Return the path that a text in an expression means; "" for the whole document, None for none."""
     if text[:2] == "$$":
         name, _, path = text[2:].partition(".")
-        # Other variables hold values of expressions that were checked where they stand.
+        # Other variables hold values of expressions that are checked where they are written.
         return path if name in ("ROOT", "CURRENT") else None
     return text[1:] if text[:1] == "$" else None

@@ -66,7 +66,7 @@ def _change(places: Places, operator: str, item: list[Any], node: Node) -> None:
         if element is None or (
             element.kind == DOCUMENT and element.items[:1] and element.items[0][0][:1] == "$"
         ):
-            # As a condition on the elements, which has the same form.
+            # Encrypted like a condition on the elements, which has the same form.
             whole = Group([[path, item[1]]])
             root = Node()
             root.fields[path.replace(".", "\0")] = part

@@ -1,6 +1,6 @@
 """Values that the server computes from fields: `F(Order.net) + F(Order.tax)`, and the pipeline of an update with them.
 
-Knows no path and no model: a field joins as a `Computed` made of it. Sends nothing.
+Knows no path and no model: fields are passed as `Computed` values. Sends nothing.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def computed(expression: Any, type: Any = None) -> Computed[Any]:
     """Return an aggregation expression as a value for `set_`.
 
     Args:
-        expression: an expression of the server, in which fields of the model may stand.
+        expression: an expression of the server, which may contain fields of the model.
         type: the Python type of the result, for its check. None: it is not checked.
 
     Example:
@@ -254,7 +254,7 @@ def is_computing(changes: Iterable[Any]) -> bool:
 
 
 def pipeline_of(changes: Iterable[Change]) -> list[dict[str, Any]]:
-    """Return the pipeline of changes of which some are computed. All of them see the values before the update.
+    """Return the pipeline for changes, some of them computed. All of them see the values before the update.
 
     Raises:
         UnsupportedOption: a pipeline cannot express one of the others.

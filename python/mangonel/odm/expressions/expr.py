@@ -110,7 +110,7 @@ def _combined(combine: Callable[[tuple[Any, ...]], dict[str, Any]], where: tuple
 
 
 PLAIN = (Expr, dict)
-"""Classes of conditions whose query document is known without a look at them."""
+"""Classes of conditions that need no inspection to get their query document."""
 
 Where: TypeAlias = Expr | bool | Mapping[str, Any]
 """What `find` takes: a condition (a bool, to type checkers) or a raw query document."""

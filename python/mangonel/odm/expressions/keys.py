@@ -1,4 +1,4 @@
-"""Names of fields in the database: of paths, of dotted names of attributes, of sort orders."""
+"""Keys in the database for paths, dotted attribute names and sort orders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mangonel.odm.expressions.values import field_named
 
 
 def key_of(field: Any, model: Any = None) -> str:
-    """Return a field's path in the database, from a class attribute or from a dotted name of attributes."""
+    """Return a field's path in the database, from a class attribute or a dotted attribute name."""
     if isinstance(field, Path):
         return field._key
     if isinstance(field, str):

@@ -45,7 +45,7 @@ else:
 
 
 class Matching(Generic[T]):
-    """The conditions that a path makes by methods; those by operators are the path's own."""
+    """The methods of a path that build conditions; `Path` itself defines the operators."""
 
     __slots__ = ()
 

@@ -38,7 +38,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def by_name(model: Any, **conditions: Any) -> Expr:
-    """Return the condition that all of these are true: field names, with `__` for nested ones, then an operator.
+    """Return one condition that requires all of these: field names, with `__` for nested ones, then an operator.
 
     Type checkers cannot check such names; use class attributes, as in `User.age > 30`, for that.
 

@@ -31,7 +31,7 @@ def condition_of(field: Any, name: str, *args: Any, **kwargs: Any) -> Expr:
 
 
 def made_again(kind: Any, arguments: tuple[Any, ...], owner: Any, keys: Any, is_element: bool) -> Any:
-    """Make the path that was pickled."""
+    """Rebuild a pickled path."""
     made = kind(*arguments)
     made._owner, made._keys, made._is_element = owner, keys, is_element
     return made
@@ -235,7 +235,7 @@ class Path(_core.OdmPath, Matching[T], Arithmetic[T], Operand):
         def __ge__(self, value: T) -> Any: ...
 
     def _comparing(self) -> tuple[Any, str, bool, str, type[Expr]]:
-        """Return the values that the core compares by: it asks once."""
+        """Return the values that the core compares by; it calls this once."""
         return self._owner.__model__, self._field().name, self._is_element, self._key, Expr
 
     def _compare(self, value: Any, operator: str | None) -> Expr:
@@ -249,7 +249,7 @@ class Path(_core.OdmPath, Matching[T], Arithmetic[T], Operand):
 
     def __hash__(self) -> int:
         if self._keys is None:
-            # They are found at the first use, which must not change the hash.
+            # Finds the keys at first use, which must not change the hash.
             self._field()
         return hash((self._model, self._owner, self._name, self._keys))
 

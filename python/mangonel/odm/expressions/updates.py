@@ -31,7 +31,7 @@ _Neither: TypeAlias = (
     | re.Pattern[str]
 )
 _Number: TypeAlias = float | decimal.Decimal
-# Values that no field of a text or number takes.
+# Values that no text or number field accepts.
 _NoNumber: TypeAlias = str | _Neither
 _NoText: TypeAlias = _Number | _Neither
 
@@ -236,7 +236,7 @@ def current_date(field: object, kind: str = "date") -> Update:
         1
     """
     path = path_of(field)
-    # A value of that kind is checked as one that is set; a field of a date takes the day of a time.
+    # Checked like a value that is set; a date field takes the day of the time.
     now = dt.datetime.now(dt.UTC)
     day = now.date() if path._field().type is dt.date else now
     path._stored(Timestamp(0, 1) if kind == "timestamp" else day)

@@ -1,6 +1,6 @@
 """The state of migrations in the database: applied ones, the progress of the current one, and the lock.
 
-The collection `migrations` has one document for each, and one for the lock.
+The collection `migrations` has one document for each migration, and one for the lock.
 """
 
 from __future__ import annotations

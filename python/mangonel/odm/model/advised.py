@@ -6,7 +6,7 @@ from typing import Any
 
 
 def note_fetch(request: Any, owner: Any, name: str, what: str) -> None:
-    """Tell the client's advisor, if it has one, that the documents of one reference are fetched by themselves.
+    """Tell the client's advisor, if it has one, that a reference's documents are fetched on their own.
 
     Args:
         request: the request that fetches them.

@@ -60,7 +60,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
     @classmethod
     def __tagged__(cls) -> list[Any]:
-        """The models with tags that may stand in place of this one, including itself."""
+        """The tagged models that may take the place of this one, including itself."""
         found: list[Any] = [cls] if cls.__tag_value__ is not None else []
         for child in cls.__subclasses__():
             # The hidden class of partial loads is a subclass too.
@@ -123,7 +123,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     ) -> dict[str, Any]:
         """Return the values as a dict, with embedded documents; references become ids.
 
-        A class of a family shows its tag, such as `_cls`, by which `from_dict` makes the same class again.
+        A class of a family includes its tag, such as `_cls`, from which `from_dict` restores the class.
 
         Args:
             exclude: attributes to leave out; use "address.zip" for those of embedded documents.

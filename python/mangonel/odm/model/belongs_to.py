@@ -20,7 +20,7 @@ T = TypeVar("T")
 class BelongsTo(Generic[T]):
     """A reference to one document, stored as its id; the attribute is the document.
 
-    Reading the attribute fetches the document, together with those of all documents from the same query, by a single
+    Reading the attribute fetches the document, together with those of all documents from the same query, in a single
     query. On an event loop nothing can wait, so the document must have been fetched with `include()` or
     `ref_of(…).aget()`; otherwise reading raises `NotFetched`. You may set a document or an id; `ref_of` returns the id.
 
@@ -122,7 +122,7 @@ def _document(ref: Ref[Any], instance: Any) -> Any:
 def _is_on_a_loop() -> bool:
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
-        # It was never imported, so no loop of its kind runs.
+        # The library was never imported, so no loop of its kind runs.
         return False
     try:
         asyncio.get_running_loop()

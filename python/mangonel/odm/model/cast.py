@@ -23,7 +23,7 @@ _FALSE = {"0", "false", "f", "no", "off", ""}
 
 
 def rules_of(model: Any, name: str | None) -> frozenset[str]:
-    """Return the casts that a model asks for, for one of its fields.
+    """Return the casts that a model enables for one of its fields.
 
     Args:
         model: the model.
@@ -97,7 +97,7 @@ def combined(
     return cast
 
 
-# What conversions raise beside ValueError and TypeError, for values that they cannot convert.
+# Other errors than ValueError and TypeError that conversions raise for values they cannot convert.
 _REFUSALS = (ArithmeticError, AttributeError, LookupError, OSError, BSONError)
 
 
