@@ -212,7 +212,7 @@ def _camel(name: str) -> str:
 
 
 def _attribute(key: str, taken: set[str]) -> str:
-    """Return an attribute name for a key that Python or the mapper uses otherwise."""
+    """Return an attribute name for a key whose name Python or the mapper reserves."""
     from mangonel.odm import Document
 
     name = re.sub(r"\W", "_", key).lstrip("_") or "field"

@@ -405,7 +405,7 @@ def from_model(model: type[T], **strategies: Any) -> SearchStrategy[T]:
     if strategies:
         return st.deferred(lambda: _instances(st, cls, strategies))
     if cls not in _strategies:
-        # One for each model: a model that holds itself would otherwise get new ones at every depth.
+        # One strategy for each model: a model that contains itself would otherwise get new ones at every depth.
         _strategies[cls] = st.deferred(lambda: _instances(st, cls, {}))
     return _strategies[cls]
 
@@ -448,7 +448,7 @@ def _strategy(st: Any, where: str, spec: dict[str, Any]) -> Any:
 def _matching(st: Any, pattern: re.Pattern[str]) -> Any:
     """Return the strategy of the texts that a pattern matches."""
     word = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)
-    # hypothesis makes few texts of patterns that look ahead, as these do.
+    # hypothesis finds few texts for patterns with lookahead, such as these.
     if pattern is get_args(Email)[1]:
         return st.builds("{}.{}@{}.example.org".format, word, word, word)
     if pattern is get_args(Url)[1]:
@@ -545,7 +545,7 @@ def _geometries(st: Any, name: str) -> Any:
     """Return the strategy of a geometry that a 2dsphere index takes: distinct points, and rings that do not cross."""
     if name == "Point":
         return st.builds(geo.Point, st.floats(-180, 180), st.floats(-90, 90))
-    # Thousandths of a degree: nearer points are one to the server.
+    # Thousandths of a degree: the server takes nearer points for the same one.
     degrees = st.integers(-80_000, 80_000).map(lambda number: number / 1000)
     lines = st.lists(st.tuples(degrees, degrees), min_size=2, max_size=5, unique=True)
     sizes = st.tuples(*[st.integers(2, 9)] * 4)
@@ -589,7 +589,7 @@ def _numbers_of(st: Any, op: str, checks: dict[str, Any]) -> Any:
         return st.integers(int(least), int(most))
     if step is not None:
         kind: Any = float if op == "float" else decimal.Decimal
-        # Without a bound on one side, two thousand steps from the other.
+        # Without a bound on one side, use two thousand steps from the other.
         least, most = -1000, 1000
         if low is not None:
             least = int(low // step)
@@ -602,7 +602,7 @@ def _numbers_of(st: Any, op: str, checks: dict[str, Any]) -> Any:
         edges = {"exclude_min": "gt" in checks, "exclude_max": "lt" in checks}
         return st.floats(low, high, allow_nan=False, allow_infinity=False, **edges)
     bounds = [decimal.Decimal(str(bound)) for bound in (low, high) if bound is not None]
-    # One more place than the bounds have, so that there is a number between them.
+    # One decimal place more than the bounds have, so that there is a number between them.
     places = max(2, *(1 - int(bound.as_tuple().exponent) for bound in bounds), 2)
     found = st.decimals(low, high, allow_nan=False, allow_infinity=False, places=places)
     return found.filter(_within(checks)).filter(lambda number: len(number.as_tuple().digits) <= 34)

@@ -1,4 +1,4 @@
-"""What a model's class statement says: fields, inverses and private attributes, and the names that it must not use."""
+"""Reads a model's class statement: fields, inverses and private attributes. Refuses names that it must not use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
 
 # The settings of a model's collection.
 _SETTINGS = {"read_concern", "read_preference", "write_concern"}
-# Where other mappers keep such settings, and how they call those whose loss nothing would tell.
+# Where other mappers keep such settings, and their names for settings that would otherwise be ignored unnoticed.
 _FOREIGN = ("Settings", "Meta", "meta")
 _FOREIGN_SETTINGS = {
     "name": "__collection__",

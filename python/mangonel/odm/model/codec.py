@@ -10,7 +10,7 @@ from mangonel.bson.raw_bson import RawBSONDocument
 
 _NAIVE: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
 _TZ_AWARE: CodecOptions[Any] = CodecOptions(tz_aware=True, uuid_representation=UuidRepresentation.STANDARD)
-# Any stored document can be looked at with these.
+# Any stored document can be read with these.
 TOLERANT: CodecOptions[Any] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
 )
@@ -35,7 +35,7 @@ def codec_options(tz_aware: bool, given: CodecOptions[Any] | None = None) -> Cod
 
 
 def loaded_id(id: Any) -> Any:
-    """Return an `_id` that was decoded without a model as models have it: 16 bytes of the subtype 4 are a UUID."""
+    """Convert an `_id` decoded without a model to the form of models: 16 bytes of subtype 4 become a UUID."""
     is_uuid = isinstance(id, Binary) and id.subtype == UUID_SUBTYPE and len(id) == 16
     return id.as_uuid() if is_uuid else id
 
@@ -47,7 +47,7 @@ def raw_collection(collection: Any) -> Any:
 
 
 def conversions(given: CodecOptions[Any]) -> tuple[CodecOptions[Any], CodecOptions[Any]] | None:
-    """Return the options for instances without and with time zones, or None unless conversions are asked for.
+    """Return the options for instances without and with time zones, or None if no conversions are set.
 
     Args:
         given: the options of a client or a collection.

@@ -42,7 +42,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     plan, tag = cls.__plan__, cls.__tag__
     is_tagged = tag in values and tag not in plan.fields and tag not in plan.by_key and bool(cls.__tagged__())
     if is_tagged:
-        # It may stand behind keys that only its class knows.
+        # The tag may come after keys that only its class knows.
         cls = by_tag(cls, values[tag])
         plan = cls.__plan__
     given: dict[str, Any] = {}
@@ -165,7 +165,7 @@ def _parts_of(field: Any) -> list[Any]:
 
 
 def part_of(candidates: list[Any], value: Any) -> Any:
-    """Make an embedded document or a GeoJSON object of a mapping, by its tag or of the first class that fits.
+    """Make an embedded document or a GeoJSON object from a mapping, with the class of its tag or the first that fits.
 
     Raises:
         TypeError, ValidationError: it fits none; the fault is that of the last one.
@@ -186,7 +186,7 @@ def part_of(candidates: list[Any], value: Any) -> Any:
 
 
 def _is_named(candidate: Any, value: Mapping[str, Any]) -> bool:
-    """Whether the tag in a mapping is one of a class or of those that may stand in its place."""
+    """Whether the tag in a mapping names a class or one that may take its place."""
     if not is_embedded(candidate) or candidate.__tag__ not in value:
         return False
     return any(model.__tag_value__ == value[candidate.__tag__] for model in candidate.__tagged__())
@@ -224,12 +224,12 @@ def to_dict(
 
 
 def to_response(instance: Any) -> dict[str, Any]:
-    """Return an instance's values as a response shows them: with the computed values of each model in it."""
+    """Return an instance's values for a response: with the computed values of each model in it."""
     return _to_dict(instance, (), None, _Form(has_computed=True))
 
 
 class _Form(NamedTuple):
-    """How all parts of an instance are shown."""
+    """The options of `to_dict`, for all parts of an instance."""
 
     by_key: bool = False
     has_computed: bool = False
@@ -261,7 +261,7 @@ def _to_dict(
         found[fields[name].key if form.by_key else name] = value
     tag, own = instance.__tag__, instance.__tag_value__
     if own is not None and tag not in left_out and (chosen is None or tag in chosen):
-        # Without it the class would be lost, and with it the fields that its base does not have.
+        # Without the tag, the class would be lost, and so would the fields that its base does not have.
         found.setdefault(tag, own)
     for name, descriptor in instance.__inverses__.items():
         less, more = left_out.get(name), None if chosen is None else chosen.get(name)
@@ -375,7 +375,7 @@ def _plain(
             return value.id
         document = value._known()
         if document is None:
-            # An id that was set since is not missing.
+            # An id that was set after the fetch is not missing.
             return None if value.is_missing else value.id
         return _shown([document], form, exclude, only, above)[0]
     if isinstance(value, Refs):
@@ -425,7 +425,7 @@ def json_value(value: Any) -> Any:
 
 
 def represent(instance: Any) -> str:
-    """Return the `repr` of an instance; fields that are not loaded are not loaded by this.
+    """Return the `repr` of an instance; it loads no further fields.
 
     A value that cannot be decoded is shown as the error.
     """
@@ -436,14 +436,14 @@ def represent(instance: Any) -> str:
         try:
             parts.append(f"{name}=…" if is_hidden else f"{name}={held(instance, name)!r}")
         except ValidationError as error:
-            # It is read while another error is looked into, too.
+            # A `repr` must not fail: it is also read while debugging another error.
             parts.append(f"{name}=<{error}>")
     return f"{instance.__class__.__name__}({', '.join(parts)})"
 
 
 def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
     """Return a new document with the same values."""
-    # A value that was not decoded yet stays so: it may be one that cannot be.
+    # An undecoded value stays undecoded: it may be one that cannot be decoded.
     read = _core.odm_loaded(instance, False)
     made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None, read, (), {}, None)
     if instance.__is_document__ and "id" in instance.__fields__:
@@ -456,11 +456,11 @@ def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def reduce(instance: Any) -> Any:
-    """Return the arguments to make an instance again, also in another process: it has the same unsaved changes."""
+    """Return the arguments that restore an instance with its unsaved changes, also in another process."""
     flags, *pending = _core.odm_pending(instance)
     names = _core.odm_loaded(instance)
     loaded = names if flags & PARTIAL else None
-    # Values that were not decoded yet stay so: some cannot be. Those that a program gave are decoded.
+    # Undecoded values stay undecoded: some cannot be decoded. Values that a program set are decoded.
     read = None if flags & NEW else _core.odm_loaded(instance, False)
     read = None if read == names else read
     return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, read, *pending)

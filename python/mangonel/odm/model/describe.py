@@ -23,7 +23,7 @@ from mangonel.odm.model.fields import FieldInfo, Indexed, Resolved, Sequence, Ve
 from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.specs import default_of, name_of, reach, reached, spec_of, tag_bytes
 
-# Values of these types may change without being set.
+# Values of these types can be changed in place.
 _MUTABLE = {"list", "set", "dict", "embedded", "union", "any", "refs", "geo", "custom", "tuple", "tuple_of"}
 
 
@@ -254,7 +254,7 @@ def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
-            # A base has an attribute there that is no slot, which this class may not change.
+            # These wrap the base's slot; this class must not change the base's attribute.
             at = cls if isinstance(found, (BelongsToDescriptor, TellingDescriptor)) else base
             if type(found).__name__ != "OdmField":
                 type.__setattr__(at, name, _core.odm_field(name, offset, wraps))

@@ -1,7 +1,7 @@
-"""`embedded_in()`: an attribute of an embedded document that is its containing document.
+"""`embedded_in()`: an attribute of an embedded document that returns its containing document.
 
 Nothing is stored, and models without one pay nothing. If a field holds embedded documents that declare one, each access
-to the field tells them their document.
+to the field sets their document.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class EmbeddedIn:
 def embedded_in(*, init: Literal[False] = False) -> Any:
     """Declare an attribute of an embedded document that gives its parent document. Nothing is stored.
 
-    It is known once the embedded document was read from its document's attribute, directly or through a list, a dict or
-    another embedded document, and in hooks. It stays the last such document, even after the embedded one is taken out.
+    It is set when the embedded document is read from its document's attribute, directly or through a list, a dict or
+    another embedded document, and in hooks. The last such document stays, even after the embedded one is removed.
     The annotation is for type checkers. Reading such a list costs about 0.1 µs per element.
 
     Args:

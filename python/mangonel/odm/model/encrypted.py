@@ -48,7 +48,7 @@ _SCALARS = (
 )
 _UUID = 4
 
-# Every mark that the program made. Without any, nothing is searched for marks.
+# Every mark that the program made. Without any, models are not searched for marks.
 declared: list[Encrypted] = []
 
 
@@ -153,7 +153,7 @@ class Node:
         fields: for a document, by key.
         values: for a map, of each value.
         each: for a list, of each element.
-        has_plain: a plain alternative may stand here, which is not encrypted.
+        has_plain: the value may also be a plain alternative, which is not encrypted.
         types: the BSON types of the value in its schema.
     """
 
@@ -202,13 +202,13 @@ class Node:
 
     @property
     def takes_documents(self) -> bool:
-        """Whether a document may stand here, or in a list here."""
+        """Whether the value may be a document, or a list of them."""
         within = bool(self.fields) or self.values is not None or self.has_plain
         return within or (self.each is not None and self.each.takes_documents)
 
     @property
     def is_equal_findable(self) -> bool:
-        """Whether equal values of it, as a whole, are stored as equal bytes."""
+        """Whether equal whole values are stored as equal bytes."""
         return all(node.rule is None or node.rule.is_equal_findable for _, node in self.rules())
 
     def copy(self) -> Node:
@@ -230,7 +230,7 @@ class Node:
         return self._merge(other, where, [])
 
     def _merge(self, other: Node, where: str, seen: list[tuple[Node, Node]]) -> bool:
-        # Documents may contain documents of their own kind.
+        # Documents may contain documents of the same model.
         if self is other or any(self is mine and other is part for mine, part in seen):
             return False
         seen.append((self, other))
@@ -442,7 +442,7 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
 
 
 def models_of(collection: str, first: Any = None) -> list[Any]:
-    """Return the document models of a collection; of models that were redefined, the last one.
+    """Return the document models of a collection; if one was redefined, only the last definition.
 
     Args:
         collection: name of the collection.

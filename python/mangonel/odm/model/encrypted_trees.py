@@ -1,4 +1,4 @@
-"""The encrypted fields of a model's documents, and whether the program has any: found by the descriptions of types."""
+"""The encrypted fields of a model's documents, and whether the program has any, from the descriptions of types."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def may_encrypt(cls: Any) -> bool:
     """Whether the program has encryption marks.
 
     The annotations of the model are evaluated first, and those of its family, of its embedded documents and of other
-    models of its collection: until then they may hold marks that were never made.
+    models of its collection: until then they may name marks that were never created.
     """
     if declared:
         return True

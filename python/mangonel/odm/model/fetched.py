@@ -1,4 +1,4 @@
-"""The documents fetched for the references of one field, by id, and why others are missing."""
+"""The documents fetched for the references of one field, by id, and the reasons why others are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Fetched(dict[Any, Any]):
     Attributes:
         absent: by id, why a reference leads to no document.
         is_included: whether `include()` or `lookup()` fetched them, so that `to_dict()` and responses show them.
-        window: for a `Refs` with a query of its own: whether it is sorted, how many to skip, how many to return.
+        window: for a `Refs` with its own query: whether it is sorted, how many to skip, how many to return.
         is_whole: for a `Many`: whether no condition or window of the query left any out.
     """
 
@@ -79,7 +79,7 @@ class Fetched(dict[Any, Any]):
 
 
 def key_of_id(id: Any) -> Any:
-    """Return an id as a key of a dict: an id of several fields, which cannot be hashed, by its text.
+    """Return an id as a dict key; for an id of several fields, which cannot be hashed, its text.
 
     Example:
         >>> key_of_id(3)

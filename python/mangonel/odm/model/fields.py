@@ -117,7 +117,7 @@ if TYPE_CHECKING:
     @overload
     def mapped(**options: Unpack[_Options]) -> Any: ...
     def mapped(**options: Any) -> Any:
-        """Do as `field`, for an attribute that is `Mapped`: `score: Mapped[float] = mapped(default=0.0)`."""
+        """Like `field`, for a `Mapped` attribute: `score: Mapped[float] = mapped(default=0.0)`."""
 
 else:
     mapped = field
@@ -167,7 +167,7 @@ class Index:
 
     Args:
         fields: names, class attributes, or these in `asc()` or `desc()`; `"$**"` for a wildcard index.
-        kind: 1 or -1, or "text", "2dsphere", "hashed", for fields without a kind of their own.
+        kind: 1 or -1, or "text", "2dsphere", "hashed", for fields that name no kind.
         unique, sparse, name: as for an index of the driver.
         expire_after: seconds after the field's date at which the server deletes the document.
         partial: index only documents that match this query.
@@ -251,7 +251,7 @@ class Vector:
             raise ValueError(f"expected how many numbers a vector has, from 1 on, got {dimensions!r}")
         if similarity not in ("cosine", "euclidean", "dotProduct"):
             raise ValueError(f'expected "cosine", "euclidean" or "dotProduct", got {similarity!r}')
-        # The names of annotated-types, by which every constraint is read.
+        # All constraints are read by the names of annotated-types.
         self.min_length = self.max_length = dimensions
         self.similarity = similarity
         self.index = index
@@ -339,7 +339,7 @@ class Resolved:
     encrypted: Any = None
     # Makes the field's references, once the plan is compiled.
     maker: Any = None
-    # The classes that mappings in it may represent, once they were asked for.
+    # The classes that mappings in it may represent; set at first use.
     parts: list[Any] | None = None
 
     @property

@@ -23,7 +23,7 @@ def references_in(instance: Any) -> Iterator[tuple[str, Any]]:
     A value that was not decoded yet is passed over: no program has given it a document.
 
     Yields:
-        a name and a `Ref`, a `Refs`, an `AnyRef`, or a document that stands in a container as it is.
+        a name and a `Ref`, a `Refs`, an `AnyRef`, or a document that is itself in a container.
     """
     names = _referring(type(instance))
     if names:
@@ -54,7 +54,7 @@ def known_documents(instance: Any) -> dict[tuple[str, Any], Any]:
 
 
 def attach_documents(instance: Any, known: dict[tuple[str, Any], Any]) -> None:
-    """Attach documents to the references of a document that was made again from its bytes."""
+    """Attach documents to the references of a document that was restored from its bytes."""
     for name, reference in references_in(instance) if known else ():
         if isinstance(reference, Refs):
             keys = map(key_of_id, reference.ids)

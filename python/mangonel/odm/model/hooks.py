@@ -196,7 +196,7 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
 
 
 def _announce(event: str) -> None:
-    """Tell every model its current hooks."""
+    """Set the current hooks on every model."""
     forget_plans()
     for cls in models:
         cls.__hooks__ = collect_hooks(cls)
@@ -206,7 +206,7 @@ def _announce(event: str) -> None:
 
 
 def forget_plans() -> None:
-    """Look at the hooks and class attributes of every model again when they are needed next."""
+    """Discard the cached hooks and class attributes of every model; they are read again at next use."""
     for cls in models:
         cls.__plan__.is_plain = cls.__plan__.short = None
 
@@ -377,7 +377,7 @@ async def _step_flow(hook: Hook, generator: Any, port: Any, error: BaseException
                 await port.call(generator.__anext__)
             else:
                 await port.call(generator.athrow, error)
-        # Here and not in the port: a coroutine cannot let a StopIteration through.
+        # Here and not in the port: a coroutine cannot raise StopIteration.
         elif error is None:
             next(generator)
         else:

@@ -29,7 +29,7 @@ class _Request(Generic[T]):
     else:
 
         def __class_getitem__(cls, model: Any) -> Any:
-            # A type variable stands in the signature of a generic function: nothing is made of it.
+            # The signature of a generic function has a type variable here: no class is made for it.
             return request_model(cls, model) if is_model(model) else super().__class_getitem__(model)
 
 
@@ -37,7 +37,7 @@ class Input(_Request[T]):
     """The body of a request that creates a document: `Input[User]` is a pydantic model with the fields of `User`.
 
     Left out are the fields that programs do not set: an id with a default, versions, sequences, and times set by saves.
-    Your model names further ones in `__input_exclude__ = ("role",)`.
+    Name further ones in the model, as `__input_exclude__ = ("role",)`.
 
     Example:
         >>> Input[User].model_validate({"name": "Max", "age": 3}).make().age
@@ -147,7 +147,7 @@ def fields_not_set(base: Any, model: Any) -> set[str]:
 
 
 class _Of:
-    """Gives pydantic the schema of a field, by its hook of annotations."""
+    """Gives pydantic the schema of a field, through pydantic's hook for annotations."""
 
     __slots__ = ("spec",)
 
@@ -177,7 +177,7 @@ def _make(base: Any, model: Any, names: tuple[str, ...]) -> Any:
         if not is_patch and kind == "value" and isinstance(value, (str, int, float, type(None))):
             options["default"] = value
         elif is_patch or kind != "required":
-            # The model's own default, which is made with the document.
+            # The model makes its own default with the document.
             options["default_factory"] = lambda: None
         if field.key != name:
             options["validation_alias"] = pydantic.AliasChoices(name, field.key)

@@ -22,7 +22,7 @@ from mangonel.odm.model.scopes import inherit_scopes
 from mangonel.odm.model.spelling import check_index_texts, check_keywords
 from mangonel.odm.model.tenancy import check_tenant
 
-# Class attributes that plans know of their models and of the bases of these.
+# Class attributes of models and their bases that plans cache.
 _PLANNED = {"__connection__", "__default_scope__", "__tag_value__", "__tenant__"}
 
 
@@ -65,7 +65,7 @@ class ModelMeta(_core.OdmMeta):
         for attribute, inverse in body.inverses.items():
             inverse.name, inverse.owner, inverse.annotation = attribute, cls, body.annotations[attribute]
             _install_inverse(cls, attribute, inverse)
-        # Names of a function's scope are known to that function's frame only.
+        # Only the function's frame knows the names in its scope.
         cls.__locals__ = {}
         if any(isinstance(annotation, str) for annotation in body.annotations.values()):
             cls.__locals__ = _caller_locals(cls, body.annotations)
@@ -185,10 +185,10 @@ def _join_family(cls: Any) -> None:
             root = parent
             break
     if root is None:
-        # Below a model that is not a root: a collection of its own.
+        # A subclass of a model that is not a root has its own collection.
         return
     if "__tag_value__" not in cls.__dict__:
-        # Plans know nothing of the class yet.
+        # No plan has cached anything of the class yet.
         type.__setattr__(
             cls, "__tag_value__", cls.__default_tag__() if cls is not root or root.__tag_root__ else None
         )

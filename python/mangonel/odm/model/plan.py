@@ -19,8 +19,8 @@ class Plan:
         fields: by attribute, in the order of the slots.
         by_key: by key in the database.
         id: the field of the document's `_id`, or None.
-        is_plain: whether saving runs no hooks, sets no times and counts nothing; None until first asked.
-        short: the values for the short way to a single document; None until first asked.
+        is_plain: whether saving runs no hooks, sets no times and counts nothing; None until first use.
+        short: the values for reading a single document the short way; None until first use.
     """
 
     __slots__ = ("_hide", "by_key", "fields", "id", "is_plain", "model", "short")
@@ -48,9 +48,9 @@ class Plan:
 
 
 class UnreadPlan(Plan):
-    """A plan whose fields are not evaluated yet: the first one that is asked for makes it a `Plan`.
+    """A plan whose fields are not evaluated yet: reading the first attribute turns it into a `Plan`.
 
-    It is a class of its own since reading an attribute costs more where `__getattr__` could be asked.
+    It is a separate class, since reading an attribute costs more in a class with `__getattr__`.
     """
 
     __slots__ = ()

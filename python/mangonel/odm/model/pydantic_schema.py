@@ -244,7 +244,7 @@ def _instance(argument: Any, value: Any, label: str) -> Any:
         return value
     if _is_bson(argument):
         if argument is DBRef and isinstance(value, dict) and isinstance(value.get("$id"), str):
-            # Plain JSON has an ObjectId as text, as a Ref has it.
+            # In plain JSON an ObjectId is text, and so is a Ref.
             id = value["$id"]
             value = {**value, "$id": ObjectId(id) if ObjectId.is_valid(id) else id}
         return form_of(argument)[0](argument, value)
@@ -285,7 +285,7 @@ def _json_type(op: str, argument: Any) -> dict[str, Any]:
     if op != "instance":
         return dict(_JSON_TYPES[op])
     if argument is Regex:
-        # A response has the plain form, which is text; requests may have extended JSON.
+        # Responses use the plain form, which is text; requests may use extended JSON.
         return {"type": ["string", "object"]}
     if _is_bson(argument):
         return dict(form_of(argument)[2])
@@ -318,7 +318,7 @@ def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
 
 
 def _included_properties(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the properties of references in a response: ids, or the documents that were included."""
+    """Return the properties of references in a response: ids, or the included documents."""
     found: dict[str, Any] = {}
     for name, field in cls.__plan__.fields.items():
         if field.target is not None and name in schema.get("properties", {}):
@@ -343,7 +343,7 @@ def _computed_properties(cls: Any) -> dict[str, Any]:
     for name in cls.__computed__:
         member = getattr(cls, name)
         returned = get_type_hints(member.fget if isinstance(member, property) else member).get("return", Any)
-        # The schema stands inside of another one, so it has no definitions of its own.
+        # The schema is part of another one, so it has no definitions of its own.
         schema = TypeAdapter(returned).json_schema(mode="serialization")
         schema = {} if "$defs" in schema else schema
         found[name] = {"title": name.replace("_", " ").title(), "readOnly": True, **schema}

@@ -120,8 +120,8 @@ class RefMaker:
 class Ref(Generic[T], RefTwins[T]):
     """A reference to one document.
 
-    It is equal to another one with the same id. `get()` and `aget()` return the document, fetching those of all
-    documents from the same query by a single query.
+    References with the same id are equal. `get()` and `aget()` return the document, and fetch the references of all
+    documents from the same query with a single query.
 
     Args:
         document: the target: a document or an id.
@@ -272,7 +272,7 @@ class Refs(Generic[T], RefsTwins[T]):
         self._loaded: dict[Any, Any] = {}
         self._maker = maker
         self._siblings = siblings
-        # The core's list is taken over: nothing else refers to it.
+        # The core's list is kept without a copy: nothing else refers to it.
         self.ids = documents if isinstance(documents, list) and not _has_documents(documents) else []
         if self.ids is not documents:
             expect("documents", documents, Iterable, "documents or ids")
@@ -473,7 +473,7 @@ def _id_of(document: Any, loaded: dict[Any, Any]) -> Any:
 
 
 def stored_id(id: Any) -> Any:
-    """Return an id in the form of a query: an embedded document becomes a document."""
+    """Return an id in the form for queries: an embedded document becomes a dict."""
     return dict(id.to_bson()) if is_embedded_instance(id) else id
 
 
@@ -506,7 +506,7 @@ def keep(siblings: Any, maker: Any, documents: Iterable[Any]) -> None:
     fetched.update({key_of_id(document.id): document for document in documents})
 
 
-# Types of ids that the database has as programs do.
+# Types of ids with the same form in the database and in programs.
 _PLAIN = frozenset((ObjectId, int, str))
 
 

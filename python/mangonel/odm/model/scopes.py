@@ -1,4 +1,4 @@
-"""Default scopes of a model: its own and those of its bases hold together. Knows no queries."""
+"""Default scopes of a model: its own and those of its bases all apply. Knows no queries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def inherit_scopes(cls: Any, namespace: dict[str, Any]) -> None:
-    """Make the scope of a class the sum of its own and those of its bases; a scope of None removes those of its bases.
+    """Combine the scope of a class with those of its bases; a scope of None removes those of its bases.
 
     Args:
         cls: the new class.

@@ -27,7 +27,7 @@ Reader = Callable[[Any, list[Any], "int | None"], int]
 
 # By shape, and whether dates have a time zone.
 _twins: dict[tuple[Any, bool], Any] = {}
-# What makes a shape, by its hidden model: finding out takes longer than reading a batch.
+# The function that makes a shape, by its hidden model: building it takes longer than reading a batch.
 _makers: dict[Any, Callable[[Any], Any]] = {}
 
 
@@ -87,7 +87,7 @@ def twin(shape: Any, tz_aware: bool) -> Any:
     try:
         found = _twins.get((shape, tz_aware))
     except TypeError:
-        # A class can be a key, so it is none.
+        # A shape that is a class can be a key, so this is no class.
         found = None
     if found is None:
         found = _make_twin(shape, tz_aware)
@@ -252,7 +252,7 @@ def _values_of(model: Any, names: list[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def _takes_in_order(shape: Any, names: list[str]) -> bool:
-    """Return whether a class takes its fields by position, which costs a third of taking them by name."""
+    """Return whether a class accepts its fields by position, which costs a third of passing them by name."""
     if hasattr(shape, "model_construct"):
         return False
     taken = inspect.signature(shape).parameters.values()
@@ -262,13 +262,13 @@ def _takes_in_order(shape: Any, names: list[str]) -> bool:
 def _places(shape: Any, names: list[str]) -> list[Any] | None:
     """Return where a dataclass has its fields, if `__init__` does nothing but set them: members of slots, or names.
 
-    None for a class that has to be called: it has something of its own in `__init__`, `__post_init__`, `__new__` or
-    `__setattr__`, or a field that `__init__` does not take.
+    None for a class that has to be called: it defines its own `__init__`, `__post_init__`, `__new__` or `__setattr__`,
+    or a field that `__init__` does not accept.
     """
     if not hasattr(shape, "__dataclass_params__"):
         return None
     code = getattr(shape.__init__, "__code__", None)
-    # As `dataclass` writes it. That of a frozen one sets its fields as `object` does, too.
+    # The `__init__` that `dataclass` generates. That of a frozen class sets fields as `object` does, too.
     is_written = getattr(code, "co_qualname", "") == "__create_fn__.<locals>.__init__"
     sets_plainly = shape.__dataclass_params__.frozen or shape.__setattr__ is object.__setattr__
     is_made_plainly = shape.__new__ is object.__new__ and type(shape).__call__ is type.__call__

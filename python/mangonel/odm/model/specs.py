@@ -56,7 +56,7 @@ _SCALARS: dict[Any, str] = {
     object: "any",
 }
 _INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp)
-# What is written inside `Annotated`, and how.
+# The marks for `Annotated`, and how to write each.
 _MARKS: dict[Any, str] = {
     Version: "Annotated[int, Version]",
     Sequence: "Annotated[int | None, Sequence()]",
@@ -151,7 +151,7 @@ def _maker_of(info: FieldInfo | None) -> Any:
     return lambda: copy.deepcopy(info.default)
 
 
-# The casts that embedded documents without their own take from the documents that hold them.
+# The casts that embedded documents without their own get from the documents that contain them.
 reached: dict[Any, frozenset[str]] = {}
 
 
@@ -165,7 +165,7 @@ def reach(cls: Any) -> None:
             known = reached.get(inner, frozenset())
             if inner.__cast__ is False and not by_field[name] <= known:
                 reached[inner] = known | by_field[name]
-                # It may have been used before.
+                # The model may have been used before.
                 inner.__model__.reset()
                 reach(inner)
 
@@ -269,7 +269,7 @@ def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
 
 
 def _check_zones(inner: Any, cls: Any) -> None:
-    """Refuse an embedded document whose dates differ from the model's in having a time zone: one decoder makes both.
+    """Refuse an embedded document unless its dates have time zones exactly if the model's do: one decoder makes both.
 
     Raises:
         TypeError: they differ.
@@ -397,7 +397,7 @@ def _checks(metadata: typing.Sequence[Any]) -> typing.Iterator[tuple[str, Any]]:
 
 
 def _strictest(checks: typing.Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return constraints, of several of one kind the strictest; all patterns and predicates stay."""
+    """Return constraints: the strictest of each kind, and all patterns and predicates."""
     found: dict[str, Any] = {}
     others: list[tuple[str, Any]] = []
     for kind, bound in checks:

@@ -33,7 +33,7 @@ INDEX_OPTIONS = frozenset(
     )
 )
 
-# A class defines these as methods, whose names are Python's own.
+# A class defines these as methods; Python gives their names.
 _METHODS = (types.FunctionType, classmethod, property)
 
 
@@ -47,7 +47,7 @@ def meant(name: str, known: Iterable[str]) -> str | None:
 
 
 def plain(name: str) -> str:
-    """Return a name in lower case without underscores, since spellings differ in these."""
+    """Return a name in lower case without underscores, since spellings differ there."""
     return name.replace("_", "").lower()
 
 
@@ -76,7 +76,7 @@ def check_keywords(name: str, bases: tuple[type, ...], keywords: Iterable[str]) 
     """Refuse keywords of a class statement: a model's options are attributes.
 
     Raises:
-        TypeError: there is one; the message has the option that was meant.
+        TypeError: there is one; the message names the option that was probably meant.
     """
     for keyword in keywords:
         right = meant(keyword, _class_options(bases))

@@ -1,4 +1,4 @@
-"""Types of fields for texts with a form: mail addresses, URLs, and secrets.
+"""Field types for special texts: mail addresses, URLs, and secrets.
 
 IP addresses need nothing here: `ipaddress.IPv4Address` and the like are stored as text.
 """
@@ -12,7 +12,7 @@ __all__ = ["Email", "Secret", "Url"]
 
 # Only a mail can tell whether the address is read.
 Email = Annotated[str, re.compile(r"^(?!.*\s)[^@]+@[^@.]+(\.[^@.]+)+$")]
-"""A str with the form of a mail address: `email: Email`."""
+"""A str that looks like a mail address: `email: Email`."""
 
 Url = Annotated[str, re.compile(r"^(?!.*\s)[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+")]
 """A str that is a URL with a host: `home: Url`."""

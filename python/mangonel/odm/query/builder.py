@@ -222,7 +222,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def limit(self, limit: int | None) -> Self:
-        """Return at most this many documents. As `[:0]`, a limit of 0 matches none, unlike the driver's.
+        """Return at most this many documents. A limit of 0 matches none, like `[:0]` and unlike the driver's.
 
         Args:
             limit: how many. None: no limit.
@@ -312,7 +312,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def _project(self) -> None:
-        """Compute which keys to read from `only()`, `exclude()` and `as_()`, with those that references need.
+        """Compute the keys to read: those of `only()`, `exclude()` and `as_()`, and those that references need.
 
         Raises:
             UnsupportedOption: they contradict each other.
@@ -369,10 +369,10 @@ class QueryBuilder(Generic[T]):
         return self._wishing(lazy=False)
 
     def include(self, *fields: Any) -> Self:
-        """Fetch referenced documents too, by one more command for each reference and level.
+        """Fetch referenced documents too, with one more command for each reference and level.
 
         Afterwards `post.author.value` and `user.posts.values` send nothing. `to_dict()` and responses show documents in
-        place of ids. A reference without a document says why.
+        place of ids. A reference without a document reports why.
 
         Args:
             fields: references and inverses such as `Post.author` and `User.posts`; `Post.author.company` and
@@ -394,7 +394,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def lookup(self, *fields: Any) -> Self:
-        """Fetch referenced documents in the same command, by `$lookup`; `include()` sends one more for each field.
+        """Fetch referenced documents in the same command, with `$lookup`; `include()` sends one more for each field.
 
         Args:
             fields: as for `include()`. Their documents must be in the same database.
@@ -574,7 +574,7 @@ class QueryBuilder(Generic[T]):
 
     @property
     def query(self) -> dict[str, Any]:
-        """The query document to send; for a model with tenants, in this context.
+        """The query document to send; for a model with tenants, limited to the tenant of this context.
 
         Raises:
             NoTenant: the model keeps tenants apart, and none is set.
@@ -582,7 +582,7 @@ class QueryBuilder(Generic[T]):
         return self._narrowed(False)
 
     def _narrowed(self, is_exact: bool) -> dict[str, Any]:
-        """Return the query document for the tenant of this context; `is_exact`: also under a collation."""
+        """Return the query document for the tenant of this context; `is_exact`: exactly, even under a collation."""
         query = self._conditions()
         return query if self._model.__tenant__ is None else narrowed(self._model, query, is_exact)
 

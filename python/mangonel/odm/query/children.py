@@ -1,6 +1,6 @@
 """`include` of a `Many`: fetches the documents that refer to others, with one command for all of them.
 
-With a limit for each, the server takes that many from each list (`$lookup`); where it cannot, all are fetched and the
+With a limit for each, the server returns that many of each list (`$lookup`); where it cannot, all are fetched and the
 rest is dropped here.
 """
 
@@ -133,7 +133,7 @@ async def _cut_flow(query: Any, request: Any, ids: list[Any], key: str) -> dict[
         rows += _core.odm_rows(cursor._batch)
         if not await cursor._fetch_flow():
             break
-    # The server keeps the order of the keys: the parent's id comes after the array.
+    # Keys keep their order on the server, so the parent's id may come after the array.
     known = set(map(key_of_id, ids))
     parts = [(_parent_of(row, known), next(part for part in row if isinstance(part, list))) for row in rows]
     unique = list(dict.fromkeys(data for _, children in parts for data in children))
@@ -147,7 +147,7 @@ def _parent_of(row: list[Any], known: set[Any]) -> Any:
 
 
 def _is_single(model: Any, key: str) -> bool:
-    """Whether a field holds one reference, and not in a list."""
+    """Whether a field holds one reference outside any list."""
     field = model.__plan__.by_key.get(key)
     return field is not None and (get_origin(field.type) or field.type) is Ref
 
@@ -167,7 +167,7 @@ def grouped(children: list[Any], key: str, model: Any) -> dict[Any, list[Any]]:
 
 
 def _know_parents(groups: dict[Any, list[Any]], parents: dict[Any, Any], key: str, child: Any) -> None:
-    """Set the parent of each child that has a single one, so that reading it sends nothing."""
+    """Set the parent of each child with a single parent, so that reading it sends nothing."""
     field = child.__plan__.by_key.get(key)
     if field is None or (get_origin(field.type) or field.type) is not Ref or field.maker is None:
         return

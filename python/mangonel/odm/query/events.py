@@ -78,7 +78,7 @@ async def before_flow(document: Any, port: Any, validate: bool, event: str) -> N
 
 
 async def before_insert_flow(document: Any, collection: Any, validate: bool) -> None:
-    """Prepare a document for its first save: hooks, numbers, times."""
+    """Prepare a document for its first save: hooks, sequence numbers, times."""
     cls = document.__class__
     if not is_plain(cls):
         await before_flow(document, collection._port, validate, "insert")
@@ -100,7 +100,7 @@ async def after_flow(document: Any, port: Any, event: str, place: Any = None) ->
 
 
 async def end_flow(document: Any, port: Any) -> None:
-    """Schedule the hooks for the end of the transaction; without one, run those of a commit now."""
+    """Schedule the hooks for the end of the transaction; without a transaction, run the `commit` hooks now."""
     if has_hooks(type(document), "after_rollback"):
         after_rollback(lambda: port.flow(run_flow(document, "after_rollback", port)))
     if has_hooks(type(document), "after_commit"):

@@ -1,6 +1,6 @@
 """`include`: fetches the documents that references lead to, with one command for each reference and level.
 
-A reference that several paths lead through is fetched once. `related()` gives one a query of its own.
+A reference that several paths lead through is fetched once. `related()` gives one its own query.
 """
 
 from __future__ import annotations
@@ -47,12 +47,11 @@ def related(field: Any, query: Any) -> Any:
     and its `include()` apply to the documents that it finds.
 
     Args:
-        field: a reference, such as `Post.author`, or an inverse, such as `User.posts`; also one behind others.
+        field: a reference, such as `Post.author`, or an inverse, such as `User.posts`; also behind other references.
         query: a query of the model that it leads to.
 
     Raises:
-        UnsupportedOption: the query has an option that cannot be honoured here, such as `as_()` or a session of its
-            own.
+        UnsupportedOption: the query has an option that cannot be honoured here, such as `as_()` or its own session.
 
     Example:
         >>> query = User.find().include(related(User.posts, Post.find(Post.likes > 3).sort("-likes").limit(2)))
@@ -117,7 +116,7 @@ class Node:
         return Node(self.link, query, merged(self.inner, other.inner))
 
     def wanted(self, request: Any) -> Any:
-        """Return the query for its documents, at the place and in the session of the outer request."""
+        """Return the query for its documents, on the connection and in the session of the outer request."""
         query = self.target.find() if self.query is None else self.query
         if query._connection is None:
             query = query._from(request.connection)

@@ -1,7 +1,7 @@
-"""Upserts beside other programs that insert a matching document: how they are sent again. Spec: crud (write).
+"""Repeats upserts that race with other programs inserting a matching document. Spec: crud (write).
 
 The server repeats an upsert that lost such a race only if the filter has the fields of the unique index and no others,
-and never one of many documents. A tag, a scope or a tenant is one more field, so the mapper repeats it.
+and never an `updateMany`. A tag, a scope or a tenant adds a field to the filter, so the mapper repeats the upsert.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def change_one_flow(
     """Change or replace one document; return it undecoded, or None, and whether it was inserted.
 
     Args:
-        request: the request, whose collection is taken.
+        request: the request; its collection is used.
         query: the filter.
         change: an update or a new document; the caller has checked which.
         keywords: those of the driver's `find_one_and_update`.
@@ -77,7 +77,7 @@ async def update_beside_flow(
         found = collection.find(query, projection={"_id": 1}, limit=1, **request.session)
         return bool(await found._to_list_flow(None))
 
-    # An update of such fields could collide too, so one that inserts is sent as such.
+    # An update of the filter's fields could collide too, so an upsert that would insert is sent to insert only.
     inserts = bool(repeats and _may_collide(query, change) and not await finds_flow())
     try:
         return await update_all_flow(collection, of_none(query) if inserts else query, change, keywords)
@@ -94,18 +94,18 @@ def in_transaction(request: Request) -> bool:
 
 
 def of_none(query: dict[str, Any]) -> dict[str, Any]:
-    """Return a query by which an upsert always inserts, with the values that the query demands."""
+    """Return a query with which an upsert always inserts, with the values that the query demands."""
     return {"$and": [query, {"_id": {"$exists": False}}]}
 
 
 def _is_of_insert(error: DuplicateKeyError, update: Any) -> bool:
-    """Whether only an insert can have collided, so that nothing is changed: the update sets no field of the index."""
+    """Whether only an insert can have collided, so nothing was changed: the update sets no field of the index."""
     keys = (error.details or {}).get("keyPattern")
     return bool(keys) and not _may_collide(keys, update)
 
 
 def _may_collide(names: Any, update: Any) -> bool:
-    """Whether an update may change one of these fields in a document that exists: those of an index, or of a filter."""
+    """Whether an update may change one of these fields, of an index or a filter, in an existing document."""
     if isinstance(update, list):
         return True
     paths = [path for operator, group in update.items() if operator != "$setOnInsert" for path in group]

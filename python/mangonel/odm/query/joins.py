@@ -1,6 +1,6 @@
 """The stages of an aggregation for conditions and orders on documents that references lead to.
 
-The other documents are joined under keys of their own, matched or sorted by, and left out again.
+The other documents are joined under separate keys, used to match or sort, and removed again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def matching_stages(request: Any) -> list[dict[str, Any]]:
 
 
 def leaving_stages(request: Any) -> list[dict[str, Any]]:
-    """Return the stage that leaves the joined documents out again, if there are any."""
+    """Return the stage that removes the joined documents again, if there are any."""
     return [{"$unset": list(_links(request))}] if request.query._joins else []
 
 
@@ -85,7 +85,7 @@ async def window_flow(request: Any, stages: list[dict[str, Any]] | None = None) 
 def _links(request: Any) -> dict[str, tuple[dict[str, Any], bool]]:
     """Return the joins of a query by the keys of the joined documents, each after the joins that it depends on.
 
-    Beside each stands whether it joins one document at most.
+    Each comes with whether it joins at most one document.
     """
     found: dict[str, tuple[dict[str, Any], bool]] = {}
     for part in request.query._joins:

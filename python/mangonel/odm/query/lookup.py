@@ -1,6 +1,6 @@
-"""`lookup`: documents together with those that their references lead to, in one command by `$lookup`.
+"""`lookup`: reads documents and those that their references lead to in one command, with `$lookup`.
 
-Also conditions and orders on documents that references lead to: the command joins them, and leaves them out again.
+For conditions and orders on referenced documents, the command joins these too, and removes them again.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Lookup:
         self._places: list[tuple[int, Any]] = []
         # The fields of the places.
         self._fields: list[Any] = []
-        # References that lead from document to document, or have a query of their own.
+        # References that lead from document to document, or have their own query.
         self._branches: list[_Branch] = []
-        # Documents of several models, or already loaded ones, have references with makers of their own.
+        # Documents of several models, or already loaded ones, have references with different makers.
         self.is_direct: bool = (
             query._on_invalid == "raise"
             and query._shape is None
@@ -142,7 +142,7 @@ class Lookup:
         )
 
     def _read(self, batch: Any, documents: list[Any]) -> None:
-        """Read documents from a batch, each with its references' documents, or with why there are none.
+        """Read documents from a batch, each with its references' documents, or the reasons why there are none.
 
         Raises:
             ValidationError: a document, or a referenced one, does not fit its model.
@@ -244,7 +244,7 @@ class _Branch:
                     for document, row in zip(documents, rows, strict=True)
                 }
             else:
-                # Row by row, since the server has sorted them within each.
+                # Row by row, since the server has sorted the documents within each row.
                 key = key_of_name(self.node.link._descriptor.inverse.by, self.node.target)
                 groups = {}
                 for row in rows:

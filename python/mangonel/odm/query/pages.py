@@ -1,4 +1,4 @@
-"""Pages: by key, with tokens for the pages beside, and by number, with totals."""
+"""Pages: by key, with tokens for the next and previous page, and by number, with totals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A page of results, found by the keys of the page beside.
+    """A page of results, found by the keys of its neighbour.
 
     Attributes:
         items: the documents.
@@ -93,7 +93,7 @@ async def page_flow(
     if before is not None:
         sort = {key: -direction for key, direction in sort.items()}
     documents: list[Any] = []
-    # Of the document that the page begins with in the order of fetching, and whether more follow in it.
+    # The token of the first fetched document; and whether more documents follow in the order of fetching.
     first: str | None = None
     has_more = False
     while True:
@@ -147,7 +147,7 @@ def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:
 class _Signer:
     """Makes and checks page tokens, which are valid for queries of the same model and order only.
 
-    A token has values of a document, which its reader may not see. So they are masked too, by a stream that is made of
+    A token contains values of a document, which its holder may not see. So they are masked with a stream derived from
     the key and the signature.
     """
 
@@ -159,7 +159,7 @@ class _Signer:
         return hmac.digest(self._key, self._purpose + data, "sha256")[:16]
 
     def _masked(self, signature: bytes, data: bytes) -> bytes:
-        """Return data masked, or masked data as it was."""
+        """Return data masked, or masked data unmasked."""
         key = hmac.digest(self._key, b"mask" + signature, "sha256")
         stream = hashlib.shake_256(key).digest(len(data))
         return bytes(one ^ other for one, other in zip(data, stream, strict=True))
@@ -265,7 +265,7 @@ def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
 
 
 def _behind(sort: dict[str, Any], values: list[Any]) -> dict[str, Any]:
-    """Return the condition of documents after these values, by key: greater, or equal and greater in the next key."""
+    """Return the condition for documents after these values: a key is greater, or equal and the next key is greater."""
     alternatives: list[dict[str, Any]] = []
     equal: dict[str, Any] = {}
     for (key, direction), value in zip(sort.items(), values, strict=True):

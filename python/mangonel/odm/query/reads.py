@@ -159,7 +159,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                 if found is not LONG_WAY:
                     return found
         request = Request(self, terminal, is_async)
-        # A limit is always among them.
+        # The options always include a limit.
         if (
             len(request.keywords) == 1
             and request.left is None
@@ -215,7 +215,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     async def _slice_flow(self, cursor: Any, request: Request) -> list[T]:
         documents: list[T] = []
-        # References are fetched for a whole batch, so with them a batch is one slice.
+        # References are fetched for a whole batch, so then a batch is one slice.
         request.read(cursor._batch, documents, None if self._includes else SLICE)
         return await self._finished_flow(request, documents)
 
@@ -333,7 +333,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         if self._joins:
             first = self._bare(projection=None).limit(1)
             return bool(await first._joined_count_flow(request.of(first, "count")))
-        # The start depends on no order, and a score needs its own projection.
+        # Existence depends on no order, and a score needs its own projection.
         keywords = {**request.keywords, "limit": 1, "projection": {"_id": 1}}
         keywords.pop("sort", None)
         return bool(await request.collection.find(request.filter, **keywords)._fetch_flow())
@@ -444,7 +444,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return b"[" + b",".join(pieces) + b"]"
 
     async def _made_json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
-        """Return the documents as JSON with those that were included, which the core does not join."""
+        """Return the documents as JSON with the included ones, which the core does not join."""
         paths = [field if isinstance(field, str) else path_of(field) for field in exclude]
         names = [one if isinstance(one, str) else ".".join(attributes(one._model, one._key)) for one in paths]
         whole = self.eager() if "lazy" not in self._wish else self
@@ -479,7 +479,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                 )
 
     def _without(self, exclude: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the options of a find that also leaves out these fields, even if the query asks for them."""
+        """Return the options of a find that also leaves out these fields, even if the query selects them."""
         if not exclude:
             return {}
         projection = dict(self._options.get("projection") or {})
@@ -507,7 +507,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     def values(self, *fields: Any) -> Any:
         """Return the values of one field as a list, or of several fields as tuples, without making documents.
 
-        References are `Ref`s, also for a `BelongsTo` field; fetching the document of one fetches those of all.
+        References are `Ref`s, also for a `BelongsTo` field; fetching the document of one fetches the documents of all.
 
         Args:
             fields: attributes of the model.
@@ -548,8 +548,8 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
         Args:
             size: documents per page.
-            after: `next` of the page before; None for the first page.
-            before: `previous` of the page behind, for the way back. If documents were deleted meanwhile, the first page
+            after: `next` of the preceding page; None for the first page.
+            before: `previous` of the following page, to go back. If documents were deleted meanwhile, the first page
                 may have fewer than `size`.
 
         Raises:
@@ -647,7 +647,7 @@ class _AsyncDocuments(Generic[T]):
                 self._documents = await self._query._slice_flow(cursor, self._request)
                 self._at = 1
                 if not self._documents:
-                    # None of them fits the model.
+                    # None of the documents fits the model.
                     continue
                 return self._documents[0]
             if not await self._query._fetch_flow(cursor) and not (cursor._is_tailable and cursor.alive):

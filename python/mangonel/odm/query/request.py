@@ -166,8 +166,8 @@ class Request:
     Args:
         query: the program's query.
         terminal: a key of `TERMINALS`.
-        is_async: whether the asyncio face asks.
-        beside: a request whose connection and collection are taken; None: the query's own.
+        is_async: whether the asyncio face called.
+        beside: a request whose connection and collection are used; None: the query's own.
     """
 
     __slots__ = (
@@ -230,7 +230,7 @@ class Request:
             # Documents that do not fit do not count, so the cursor continues after them.
             self.left = keywords.pop("limit")
             keywords.setdefault("batch_size", max(2, limit))
-        # A single document is decoded completely, and so is one that `on_invalid` asks whether it fits.
+        # A single document is decoded completely, and so is one that `on_invalid` has to check.
         self.is_lazy: bool = query._wish.get(
             "lazy", not wanted.most and limit != 1 and query._on_invalid == "raise"
         )
@@ -318,7 +318,7 @@ class Request:
         return found[0] if len(found) == 1 and not has_more else query._single_of(self, found, has_more)
 
     def end(self, batch: Any) -> None:
-        """End the cursor of a first batch: it has more documents, which will not be read.
+        """End the cursor of a first batch: its remaining documents will not be read.
 
         Raises:
             ProtocolError: the reply has no cursor.
@@ -422,7 +422,7 @@ async def undecodable_flow(request: Request, error: InvalidBSON, options: Any, *
     Args:
         request: the request that met it.
         error: the driver's error.
-        options: the codec options by which it cannot.
+        options: the codec options that fail on it.
         keywords: other options of the find.
     """
     cursor = raw_collection(request.collection).find(request.filter, **{**request.keywords, **keywords})
@@ -436,7 +436,7 @@ async def undecodable_flow(request: Request, error: InvalidBSON, options: Any, *
                     return undecodable(found, request.query._model, request.collection.name, data)
     finally:
         await cursor._close_flow()
-    # Another program has corrected it meanwhile.
+    # Another program has corrected the document meanwhile.
     return error
 
 

@@ -1,7 +1,7 @@
 """Delete rules: the effect of deleting a document on the documents that refer to it.
 
-References that deny a deletion are looked for before and after it (see `targets` for why that suffices). A deletion
-that is denied afterwards is undone.
+Searches for references that deny a deletion before and after it (`targets` explains why that suffices), and undoes a
+deletion that is denied afterwards.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Plan:
         updates: models, fields, rules and the ids that references to these lose.
         denials: a model that is deleted from, the request for documents that may refer to it, the field, the ids.
         taken: the documents deleted so far, if a rule can still deny that or a caller collects them; None otherwise.
-        put_back: called when they are stored again, to tell the instance that was deleted; None: there is none.
+        put_back: called when they are stored again, to reset the deleted instance; None: there is none.
     """
 
     __slots__ = ("cascades", "denials", "followed", "put_back", "taken", "updates")
@@ -157,12 +157,12 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
 
 
 async def follow_flow(plan: Plan, request: Any) -> None:
-    """Delete the documents that a cascade missed: stored meanwhile, they refer to deleted ones.
+    """Delete the documents that a cascade missed: they were stored meanwhile and refer to deleted ones.
 
-    Inside a transaction, this waits for its end: until then it does not see them.
+    Inside a transaction, this waits for its end, since the transaction does not see them.
 
     Raises:
-        DeleteDenied: a rule forbids to delete one, which now refers to nothing.
+        DeleteDenied: a rule forbids deleting one of them, which now refers to nothing.
     """
     collected = _erased.get()
     if collected is not None:
@@ -174,7 +174,7 @@ async def follow_flow(plan: Plan, request: Any) -> None:
         return
 
     async def after_flow() -> None:
-        # A transaction of the driver's own runs this at once: the mapper does not know when it ends.
+        # In a transaction started with the driver this runs at once: the mapper does not know when it ends.
         if not session.in_transaction:
             await _delete_late_flow(plan, request, None)
 
@@ -210,14 +210,14 @@ async def _ask_again_flow(plan: Plan, request: Any) -> None:
         await lock_flow(request.collection, name, ids, session if is_inside else None, is_whole=True)
     await _look_flow(plan, session if is_inside else None)
     if is_inside:
-        # It does not see documents stored since it began, nor do they see the deletion before it is committed.
+        # The transaction does not see documents stored since it began, and their writers do not see its deletion.
         port = request.port
         await after_commit_flow(port, lambda: port.flow(_after_commit_flow(plan, session)))
 
 
 async def _after_commit_flow(plan: Plan, session: Any) -> None:
     if session.in_transaction:
-        # A transaction of the driver, of which the mapper does not know when it ends.
+        # A transaction started with the driver: the mapper does not know when it ends.
         return
     for taken in plan.taken or ():
         taken[3].pop("session", None)
@@ -256,7 +256,7 @@ async def _restore_flow(plan: Plan, connection: Any) -> list[str]:
     for model, collection, known, keywords in reversed(plan.taken or []):
         port = collection._port
         if keywords and not keywords["session"].in_transaction:
-            # A transaction of the deletion alone, which is committed.
+            # The transaction was that of the deletion alone, and is committed.
             keywords = {}
         for id, taken, former in known:
             if model.__soft_delete__():
@@ -271,7 +271,7 @@ async def _restore_flow(plan: Plan, connection: Any) -> list[str]:
                 else:
                     await model.__recorder__.restored_flow(connection, model, collection, id, act, arguments)
             except DuplicateKeyError as error:
-                # Perhaps another program stored one with this id.
+                # Another program may have stored a document with this id.
                 if (error.details or {}).get("keyPattern") != {"_id": 1}:
                     lost.append(f"{model.__name__} {id!r}")
     plan.taken = []
@@ -343,7 +343,7 @@ async def _take_flow(
             update = model.__soft_delete_update__()
             count = await update_all_flow(collection, one, update, keywords)
             if count:
-                # It may have been marked before.
+                # The document may have been marked before.
                 known.append((row["_id"], update["$set"][mark_key], row.get(mark_key)))
             continue
         found = await collection._port.call(raw.find_one_and_delete, one, **keywords)

@@ -1,4 +1,4 @@
-"""The short way to a single document with that of one reference: an aggregation that the core makes and reads."""
+"""The short way to read a single document and that of one reference: an aggregation that the core builds and reads."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Join:
         target: the model that it leads to.
         place: the model's field that is the reference, with the target in the core's form; None for one that is nested,
             or in a list or a map.
-        short: the plan's values for short ways when `made` was made.
-        made: the join in the core's form; None where only a pipeline made anew honours it.
+        short: the plan's `short` values when `made` was made.
+        made: the join in the core's form; None if each query must build its own pipeline.
     """
 
     __slots__ = ("_path", "_stages", "key", "made", "model", "place", "short", "target")
@@ -130,6 +130,6 @@ def single_joined(query: Any, condition: Any, is_async: bool, terminal: str) -> 
     try:
         operation = _core.odm_lookup(place.read, condition, most, made, chosen, terminal, is_async)
     except Exception:
-        # The error of the long way has the place in the whole command.
+        # The error from the long way names the place in the whole command.
         return LONG_WAY
     return LONG_WAY if operation is None else place.port.run(operation)

@@ -1,4 +1,4 @@
-"""The short way to a single document: one exchange, whose command and instance the core makes. Spec: crud (read)."""
+"""The short way to a single document: one exchange. The core makes its command and the instance. Spec: crud (read)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
 """Types of ids with the same form in the database and in programs."""
 
 LONG_WAY: Any = object()
-"""What `single` and `single_by_id` return if only a `Request` can ask for the document."""
+"""Returned by `single` and `single_by_id` if only a `Request` can fetch the document."""
 
 
 def short_of(model: Any) -> tuple[Any, Any, Any]:
     """Return the name of a model's connection, its model in the core, and the type of ids that need no conversion.
 
-    Without a name, only a request can ask for its documents; without a type, only a request can ask by id.
+    Without a name, only a request can fetch its documents; without a type, only a request can fetch by id.
     """
     own = model.__plan__.id
     is_short = model.__tenant__ is None and model.__tag_value__ is None

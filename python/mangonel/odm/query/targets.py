@@ -1,4 +1,4 @@
-"""References under the rule "deny": after storing one, the mapper looks for its target, and undoes that if it is gone.
+"""References under the rule "deny": after storing one, the mapper looks for its target; if it is gone, it undoes that.
 
 A deletion looks for references after it in the same way (`rules`). If two programs each write and then look, at least
 one look comes after both writes, so one of them sees the other. Inside a transaction, a look sees only the snapshot of
@@ -21,9 +21,9 @@ from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.request import in_parts
 from mangonel.operations import UpdateOne
 
-# The collection of lock documents, in the database of the targets. They stay, a fixed number for each collection.
+# The collection of lock documents, in the database of the targets. Never deleted: a fixed number for each collection.
 LOCKS = "reference_locks"
-# A target has the locks of its bucket. A reference takes one of them, so that two seldom wait for each other.
+# A target has the locks of its bucket. A reference takes one of them, so two references seldom wait for each other.
 _BUCKETS, _PARTS = 8, 8
 
 
@@ -120,7 +120,7 @@ def on_primary(collection: Any) -> Any:
 
 
 async def lock_flow(collection: Any, name: str, ids: Iterable[Any], session: Any, *, is_whole: bool) -> None:
-    """Write to lock documents of targets, which no two transactions can at the same time.
+    """Write to lock documents of targets; no two transactions can do so at the same time.
 
     Args:
         collection: a collection of the database.
@@ -132,7 +132,7 @@ async def lock_flow(collection: Any, name: str, ids: Iterable[Any], session: Any
     options = codec_options(False)
     buckets = {zlib.crc32(bson.encode({"": id}, codec_options=options)) % _BUCKETS for id in ids}
     parts = range(_PARTS) if is_whole else [random.randrange(_PARTS)]
-    # In one order, so that no two wait for each other.
+    # Always in the same order, so that no two transactions wait for each other.
     requests = [
         UpdateOne({"_id": f"{name}/{bucket}/{part}"}, {"$inc": {"n": 1}}, upsert=True)
         for bucket in sorted(buckets)
@@ -181,7 +181,7 @@ class Rows:
         return [row["_id"] for row in self.before.values()]
 
     async def read_flow(self, ids: list[Any] | None = None, **keywords: Any) -> dict[str, dict[str, Any]]:
-        """Return the references of documents, of the query's if no ids are given."""
+        """Return the references of documents; without ids, those of the query's documents."""
         projection = dict.fromkeys(("_id", *(field.key for field in self._wanted), *_marks(self._model)), 1)
         found: list[Any] = []
         for query in [self._request.filter] if ids is None else in_parts(ids):

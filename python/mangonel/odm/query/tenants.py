@@ -1,6 +1,6 @@
 """Keeps the documents of tenants apart: in filters, in stored documents, in updates and in pipelines.
 
-`Request` and the flows of `store` ask here; a model without `__tenant__` never gets here.
+`Request` and the flows of `store` call it; a model without `__tenant__` never gets here.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def key_of_tenant(model: Any) -> str:
 
 
 def tenant_filter(model: Any, is_exact: bool = False) -> dict[str, Any]:
-    """Return the condition for the documents of this context's tenant; empty for all tenants, or a model without.
+    """Return the condition for the documents of this context's tenant; empty for all tenants, or a model without one.
 
     Args:
         model: any model.
-        is_exact: a collation may apply, by which texts of two tenants could be equal.
+        is_exact: a collation may apply, under which texts of two tenants could be equal.
 
     Raises:
         NoTenant: no tenant is set.
@@ -43,7 +43,7 @@ def tenant_filter(model: Any, is_exact: bool = False) -> dict[str, Any]:
         return {}
     stored, key = _stored(model, value), key_of_tenant(model)
     if isinstance(stored, str) and (is_exact or "collation" in model.__collection_options__):
-        # A regular expression knows no collation.
+        # A regular expression ignores the collation.
         return {key: {"$eq": stored, "$regex": rf"\A{re.escape(stored)}\z"}}
     return {key: stored}
 
@@ -64,7 +64,7 @@ def narrowed(model: Any, query: dict[str, Any], is_exact: bool) -> dict[str, Any
     """Return a query for the documents of this context's tenant only.
 
     Raises:
-        UnsupportedOption: it has the modifier `$query`, beside which other conditions are ignored.
+        UnsupportedOption: it has the modifier `$query`, which makes the server ignore other conditions.
     """
     condition = tenant_filter(model, is_exact)
     if "$query" in query and condition:
@@ -90,7 +90,7 @@ def check_document(document: Any) -> None:
     try:
         own = held(document, field.name)
     except AttributeError:
-        # It was not loaded; the filter has the condition.
+        # The field was not loaded; the filter has the condition.
         return
     if dump(model, field, own) != _stored(model, value):
         raise WrongTenant(
@@ -178,7 +178,7 @@ def restricted(stages: list[Any], model: Any = None) -> list[Any]:
 
     Args:
         stages: the stages.
-        model: the model whose documents they get; None: in a pipeline inside of a stage.
+        model: the model whose documents they get; None: in a pipeline inside a stage.
 
     Raises:
         NoTenant: a stage reads documents of tenants, and no tenant is set.
@@ -256,8 +256,8 @@ def _inner(given: Mapping[str, Any], kept: dict[str, Any], name: Any) -> dict[st
 def watched(model: Any, full_document: Any) -> list[Any]:
     """Return the stage that leaves out the changes of other tenants.
 
-    A deletion has no document, so it is known as the tenant's only by the document before the change, which a
-    collection keeps on request, or by the shard key.
+    A deletion event has no document. Only the shard key, or the document before the change, which a collection keeps
+    on request, shows that it is the tenant's.
 
     Raises:
         NoTenant: no tenant is set.

@@ -22,7 +22,7 @@ _SAME = (str, int, float, bool, bytes, dt.datetime, ObjectId, Any, object)
 def load_all(field: Any, model: Any, values: list[Any], origin: Any = None) -> list[Any]:
     """Return stored values in the field's type; a value that does not fit stays as stored.
 
-    References among them are siblings: fetching the document of one fetches those of all.
+    References among them are siblings: fetching the document of one fetches the documents of all.
 
     Args:
         field: an attribute, or its name.
@@ -60,7 +60,7 @@ def _load(owner: Any, found: Any, values: list[Any], origin: Any) -> list[Any]:
         made = iter(_core.odm_decode_all(owner.__model__, b"".join(data), False, [index], False, origin))
         return [None if value is None else held(next(made), found.name) for value in values]
     except (ValidationError, TypeError):
-        # A value without a hash is no element of a set.
+        # A value that cannot be hashed is no element of a set.
         if len(values) == 1:
             return values
         return [_load(owner, found, [value], origin)[0] for value in values]

@@ -177,7 +177,7 @@ def _of_family(query: dict[str, Any]) -> list[Any]:
 
 
 async def _images_flow(model: Any, request: Any) -> dict[str, Any]:
-    """Return the option that asks for each document as it was before its change: it tells whose tenant a deletion was.
+    """Return the option that requests each document before its change: it shows the tenant of a deletion.
 
     If the collection keeps no such documents, deletions are left out. The log warns of that once for each model.
     """

@@ -108,7 +108,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
                 rows.before = {} if in_transaction(request) else await rows.read_flow(**window, **asked)
                 if not rows.before:
                     raise
-                # Another program inserted some that match.
+                # Another program inserted documents that match.
                 ids = rows.ids
             else:
                 await rows.check_flow(result.upserted_id)
@@ -217,12 +217,12 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
                 except DuplicateKeyError:
                     if in_transaction(request) or not await rows.read_flow(limit=1, **asked):
                         raise
-                    # Another program inserted one that matches.
+                    # Another program inserted a document that matches.
                     continue
                 await rows.check_flow(found["_id"])
                 return (found if keywords["return_document"] else None), True
             (row,) = rows.before.values()
-            # Only if the references are the known ones, so that they can be put back.
+            # Only if the stored references are the known ones, so that they can be put back.
             query = {"$and": [row, request.filter]}
             found, _ = await change_one_flow(request, query, change, {**keywords, "upsert": False})
             if found is not None:
@@ -356,7 +356,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         """Insert a document with changes, or change the one that matches by now; return it, and whether inserted."""
         await before_insert_flow(on_insert, request.collection, True)
         taken = {key for group in update_of(given).values() for key in group} if given else set()
-        # The server sets values that the query itself demands; the update sets those of every update.
+        # The server sets the values that the query demands; the update sets those that every update sets.
         taken |= {key for key, value in request.filter.items() if not isinstance(value, Mapping)}
         if given:
             taken |= {key for key, is_update in self._model.__stamps__() if is_update}
@@ -376,8 +376,8 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     def get_or_create(self, on_insert: T) -> tuple[T, bool]:
         """Return the first matching document, or insert `on_insert`; also return whether it was inserted.
 
-        Of several programs at once, only one inserts it if a unique index, such as the id's, covers the query's fields.
-        Without such an index, each of them may.
+        If several programs call this at once, only one inserts it, provided that a unique index, such as the id's,
+        covers the query's fields. Without such an index, each may insert it.
 
         Args:
             on_insert: a new document.
@@ -402,7 +402,7 @@ def _first_of(request: Request) -> dict[str, Any]:
     """Return the keywords of a command that finds one document and changes it.
 
     Raises:
-        UnsupportedOption: with w=0 there is no answer, and so no document.
+        UnsupportedOption: with w=0 there is no reply, and so no document.
     """
     if not request.collection.write_concern.acknowledged:
         raise UnsupportedOption(

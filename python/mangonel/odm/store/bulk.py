@@ -50,12 +50,12 @@ class _Write:
         self.document = document
         self.insert: bytes | None = None
         self.update: bytes | None = None
-        # The references under "deny" that it stores.
+        # The references under "deny" that the write stores.
         self.wanted: list[Any] = []
         self.kept: Kept | None = None
         # Whether the update depends on the stored values.
         self.is_guarded = False
-        # Whether an update changes a document that it finds.
+        # Whether an update certainly changes a document that it finds.
         self.must_modify = False
         # False: it was certainly not stored. None: unknown.
         self.is_stored: bool | None = True
@@ -75,7 +75,7 @@ class _Write:
         return found
 
     def begin(self, is_new: bool) -> Any:
-        """Take the document's changes; return the driver's request, or None without changes."""
+        """Begin the document's save; return the driver's request, or None without changes."""
         document = self.document
         try:
             if is_new:
@@ -99,11 +99,11 @@ class _Write:
 
 
 def _note_progress(writes: list[_Write], error: BaseException, place: Place, ordered: bool) -> None:
-    """Mark what a bulk write that failed has stored, by the commands that the server answered and those never sent."""
+    """Mark what a failed bulk write has stored, according to the answered commands and those never sent."""
     outcome, progress = outcome_of(error), getattr(error, "bulk_progress", None)
     session = place.session.get("session") or (bound_session() if BOUND else None)
     if progress is None or (session is not None and session.in_transaction):
-        # What a transaction has stored goes with it.
+        # The transaction decides whether its writes are stored.
         for write in writes:
             write.is_stored = outcome
         return
@@ -115,12 +115,12 @@ def _note_progress(writes: list[_Write], error: BaseException, place: Place, ord
         if at >= answered:
             write.is_stored = outcome if at < sent else False
         elif write.wanted or not (write.insert or are_done):
-            # Asking the server now could fail as well.
+            # Not asked now: the server might not answer that either.
             write.is_stored = None
 
 
 async def _end_failed_flow(writes: list[_Write], place: Place, error: BaseException, ordered: bool) -> None:
-    """End the saves of a bulk write that failed, and tell the error which documents may not be stored."""
+    """End the saves of a failed bulk write, and list in the error the documents that may not be stored."""
     lost = _core.take_lost_write() if outcome_of(error) is None else None
     _note_progress(writes, error, place, ordered)
     _settle(writes, place, lost)
@@ -178,7 +178,7 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
             write = _Write(document)
             write.wanted = wanted_of(document, document.__fields__, place.collection)
             request = write.begin(True)
-            # First, so that an interrupt in between gives it back.
+            # Done first, so that an interrupt in between gives it back.
             writes.append(write)
             requests.append(request._doc)
     except BaseException:
@@ -234,7 +234,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
                 write.wanted = [] if write.kept is None else write.kept.wanted
             request = write.begin(is_new)
             if request is not None:
-                # First, so that an interrupt in between gives it back.
+                # Done first, so that an interrupt in between gives it back.
                 writes.append(write)
                 requests.append(request)
         updates = sum(isinstance(request, UpdateOne) for request in requests)
@@ -289,7 +289,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
 
 
 async def _saved_alone_flow(write: _Write, place: Place) -> bool:
-    """Save a document again whose stored lists differ in bytes but not in meaning; return whether it was saved."""
+    """Save a document alone whose stored lists differ in bytes but not in meaning; return whether it was saved."""
     if not write.is_guarded or not await rebased_flow(write.document, place):
         return False
     try:
@@ -300,7 +300,7 @@ async def _saved_alone_flow(write: _Write, place: Place) -> bool:
 
 
 async def _prepare_flow(document: Any, place: Place, overtaken: set[tuple[bytes, int]]) -> bool:
-    """Run the events before a document is stored, and overtake its lost save; return whether it is new."""
+    """Run the hooks before a document is stored, and overtake its lost save; return whether it is new."""
     if _core.odm_flags(document) & (NEW | UNCERTAIN):
         if _core.odm_flags(document) & NEW:
             await before_insert_flow(document, place.collection, True)
@@ -322,7 +322,7 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
     if ordered and failed:
         for write in writes[min(failed) :]:
             write.is_stored = False
-    # Behind the reply of a server that shuts down, nothing is sent.
+    # After a reply of a server that shuts down, the driver sends nothing more.
     for write in _in_order(writes, ordered)[error.bulk_progress[1] :]:  # type: ignore[attr-defined]  # the driver's note
         write.is_stored = False
 
@@ -333,7 +333,7 @@ def _in_order(writes: list[_Write], ordered: bool) -> list[_Write]:
 
 
 async def _missing_flow(writes: list[_Write], place: Place) -> dict[str, list[Any]]:
-    """Return the ids without a document that stored references under "deny" have, by key."""
+    """Return the ids in stored references under "deny" that have no document, by key."""
     by_field: dict[str, tuple[Any, list[Any]]] = {}
     for write in writes:
         for field, ids in write.wanted if write.is_stored is not False else ():
@@ -344,7 +344,7 @@ async def _missing_flow(writes: list[_Write], place: Place) -> dict[str, list[An
 async def _keep_flow(
     writes: list[_Write], place: Place, missing: dict[str, list[Any]]
 ) -> DanglingReference | None:
-    """Delete inserted documents again whose references lead to nothing; return an error."""
+    """Delete inserted documents again if their references lead to nothing; return an error."""
     wrong = [
         write
         for write in writes
@@ -396,10 +396,10 @@ def _name(error: PyMongoError, writes: list[_Write]) -> PyMongoError:
 
 
 async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) -> None:
-    """Find out which updates of a bulk write changed nothing; the reply has only their number.
+    """Find out which updates of a bulk write changed nothing: the reply has only their number.
 
-    So the documents are read. An update was stored if its document has
-    the next version and the values that were sent: the save of another writer makes the next version too. If others
+    To find out, the documents are read. An update was stored if its document has
+    the next version and the values that were sent: another writer's save makes the next version too. If others
     changed the same values since, or stored equal ones, the outcome is unknown.
     """
     if missing >= len(updates):

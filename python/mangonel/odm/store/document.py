@@ -1,6 +1,6 @@
 """`Document`: a model whose instances are stored in a collection. Spec: crud (write).
 
-Each terminal blocks as `x()` and returns a coroutine as `ax()`, which is made of it; see `odm/_terminal.py`.
+Each terminal blocks as `x()`; its twin `ax()` returns a coroutine; see `odm/_terminal.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-# The flows that store documents; an audited model has others in their place.
+# The flows that store documents; an audited model replaces them.
 _FLOWS = SimpleNamespace(
     insert_flow=writes.insert_flow,
     save_flow=writes.save_flow,
@@ -72,7 +72,7 @@ class Document(Base, DocumentTwins):
     - `__options__`: `write_concern`, `read_concern` and `read_preference` of its collection.
     - `__collection_options__`: options for the driver's `create_collection`, such as `capped`.
     - `__default_scope__`: a static method that takes a query and returns the one that `find()` starts from. Scopes of
-      base classes hold too; None removes them.
+      base classes apply too; None removes them.
     - `__tenant__ = "company"`: the field that tells the documents of tenants apart; see `tenant()`.
     - `__shard_key__ = {"tenant": 1}`: the fields of the shard key, with 1 or "hashed". They cannot change later.
     - `__view__ = (Order, pipeline)`: the model is a view, the result of a pipeline on another model. Read only.
@@ -111,7 +111,7 @@ class Document(Base, DocumentTwins):
     )
     __tenant__: ClassVar[str | None] = None
     __keeps_changes__: ClassVar[bool] = False
-    # The flows that store its documents, and those that record the writes of its queries.
+    # The flows that store its documents, and the recorder of its queries' writes.
     __store__: ClassVar[Any] = _FLOWS
     __recorder__: ClassVar[Any] = None
     __search_indexes__: ClassVar[list[SearchIndex]] = []
@@ -185,7 +185,7 @@ class Document(Base, DocumentTwins):
         """
         if on_invalid is None and cls.__default_scope__ is None:
             if len(where) == 1 and type(where[0]) in PLAIN:
-                # The same as below, without a call of the constructor.
+                # The same as below, without calling the constructor.
                 made: Query[Self] = slots_like(EMPTY)
                 made._model, made._where = cls, where
                 return made
@@ -255,7 +255,7 @@ class Document(Base, DocumentTwins):
         """Return the approximate size of the collection, from its metadata. Ignores scopes and families.
 
         Raises:
-            UnsupportedOption: the model keeps tenants apart, which the metadata does not.
+            UnsupportedOption: the model keeps tenants apart, but the metadata does not.
 
         Example:
             >>> User.estimated_count()
@@ -320,7 +320,7 @@ class Document(Base, DocumentTwins):
             DuplicateKeyError: a unique value exists already. Nothing was stored.
             ValidationError: a value does not fit its field. Nothing was sent.
             DanglingReference: the target of a reference with `on_delete="deny"` is gone. A new document was deleted
-                again; of another one, the reference was set back and is pending, and the other changes are stored.
+                again; in an existing one, the reference was set back and is pending, and the other changes are stored.
 
         Example:
             >>> user.age += 1

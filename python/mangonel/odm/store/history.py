@@ -1,4 +1,4 @@
-"""`Audited` and `Versioned`: models whose changes are kept in a collection beside theirs, by `store/recording.py`."""
+"""`Audited` and `Versioned`: `store/recording.py` keeps the changes of such models in a second collection."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class Revision(Generic[T]):
 class Audited(Document, AuditedTwins):
     """Keeps the author, time and fields of each change: each write stores an entry beside it, in the same transaction.
 
-    This holds for every write by the mapper: saves, bulk saves, updates and deletions by query, upserts and delete
+    This applies to every write by the mapper: saves, bulk saves, updates and deletions by query, upserts and delete
     rules. A write outside of a transaction runs in one of its own, and again after a conflict with another writer, so
     the hooks of the model may run more than once. It needs a replica set or a sharded cluster.
 
     - `__history__`: name of the collection with the entries; by default the model's with `_history` appended.
-    - `__actor__`: a static method without arguments that returns the author. None: the one of `acting_as`.
+    - `__actor__`: a static method without arguments that returns the author. None: that of `acting_as`.
 
     Example:
         >>> class Contract(Audited):  # a Document
@@ -154,7 +154,7 @@ class Versioned(Audited, VersionedTwins):
     def at(self, time: datetime, *, session: Any = None) -> Self | None:
         """Return the document as it was at a time, or None if it did not exist then.
 
-        What is returned is another instance. Its `replace()` stores the former state again.
+        Returns another instance. Its `replace()` stores the former state again.
 
         Args:
             time: with a time zone; a time without one means UTC.
@@ -220,7 +220,7 @@ async def _at_flow(cls: Any, place: Place, id: Any, time: datetime) -> Any:
     rows = await entries.find(query, sort={"_id": -1}, limit=1, **place.session)._to_list_flow(None)
     if rows:
         return _made(cls, place, rows[0]["document"])
-    # Older than its history: its first entry has the state before it.
+    # The document is older than its history: the first entry has the state before it.
     rows = await entries.find(kept_filter(cls, id), sort={"_id": 1}, limit=1, **place.session)._to_list_flow(
         None
     )

@@ -1,8 +1,8 @@
-"""A save whose outcome is unknown may still reach the server, after the one that repeats it. Here it is overtaken.
+"""Overtakes lost saves: a save with unknown outcome may still reach the server, even after a save that repeats it.
 
-A retryable write has a number in its session, and a server that has begun a write of a session refuses those with lower
-numbers. So another write is sent in the session of the lost one, with the next number. It matches no document. Once it
-is answered, the lost write has been carried out or never will be. Spec: retryable-writes.
+Retryable writes are numbered in their session, and a server that has begun one refuses those with lower numbers. So
+another write, which matches no document, is sent in the session of the lost one, with the next number. Once it is
+answered, the lost write has been carried out or never will be. Spec: retryable-writes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.refs import stored_id
 from mangonel.odm.store.filters import shard_filter
 
-# The session has begun a write with this number or a higher one: a copy of the document was faster.
+# Another write of the session has this number or a higher one: a copy of the document was faster.
 _TRANSACTION_TOO_OLD = 225
 
 
@@ -32,7 +32,7 @@ async def overtake_flow(document: Any, place: Place, done: set[tuple[bytes, int]
         done: the lost writes of a bulk write that were overtaken already; this one is added.
 
     Raises:
-        PyMongoError: no answer, or a refusal. It is unknown still whether the save will be carried out.
+        PyMongoError: no answer, or a refusal. It is still unknown whether the save will be carried out.
     """
     lost = _core.odm_lost(document)
     if lost is None:
@@ -57,7 +57,7 @@ async def _send_flow(document: Any, place: Place, lost: tuple[bytes, int]) -> No
         "update": name,
         "ordered": True,
         "updates": [{"q": query, "u": {"$unset": {"_": ""}}}],
-        # There is nothing to wait for.
+        # The write changes nothing, so there is no majority to wait for.
         "writeConcern": {"w": 1},
     }
     operation = build_operation(

@@ -58,7 +58,7 @@ class Timestamps(Document):
         return self
 
 
-# The last stored changes and the ones about to be stored, by the document's address, as long as it lives.
+# The last stored changes and those about to be stored, by the address of the document, while it exists.
 _kept: dict[int, tuple[weakref.ref[Any], dict[str, Any], dict[str, Any]]] = {}
 
 
@@ -84,7 +84,7 @@ class KeepsChanges(Document):
 
     def __note_changes__(self) -> None:
         if _core.odm_flags(self) & SAVING:
-            # The save under way stores what it has noted; this one is about to be refused.
+            # Keep the notes of the save under way; this second save is about to be refused.
             return
         made = {name: (None, held(self, name)) for name in self.__fields__} if self.is_new else self.changes()
         key = id(self)

@@ -1,7 +1,7 @@
 """Records the changes of audited models: each write runs in a transaction that also stores its changes.
 
-Every write of such a model comes here: `Flows` has the flows of its documents, `query_flow` those of queries, and
-`filtered_flow` those of delete rules. The changed documents are read before and after the write, inside the
+Every write of such a model comes here: the flows of documents, `query_flow` for queries, and `filtered_flow` for
+delete rules. The changed documents are read before and after the write, inside the
 transaction, so the record is of real changes, and a write that cannot be recorded does not happen.
 """
 
@@ -33,9 +33,9 @@ T = TypeVar("T")
 # Who changes documents in this context.
 actor: ContextVar[Any] = ContextVar("mangonel_odm_actor", default=None)
 
-# How many documents one command asks the last entries of.
+# For how many documents one command fetches the last entries.
 _AT_ONCE = 500
-# Ids that need not be encoded to be compared.
+# Types of ids that are compared without encoding them.
 _OF_ONE_FORM = frozenset((ObjectId, int, str))
 # Operations that change one document.
 _OF_ONE = ("find_and_update", "find_and_replace", "find_and_delete", "upsert", "get_or_create")
@@ -52,7 +52,7 @@ class Recorder:
         return await _documents_flow(place, [document], writes.insert_flow, (document,), (validate,), True)
 
     async def save_flow(self, document: Any, place: Place, validate: bool, cascade: bool, where: Any) -> Any:
-        # A cascade may store the document on its way.
+        # A cascade may store the document first.
         is_new = not cascade and bool(_core.odm_flags(document) & NEW)
         arguments = (validate, cascade, where)
         return await _documents_flow(place, [document], writes.save_flow, (document,), arguments, is_new)
@@ -83,7 +83,7 @@ class Recorder:
             arguments: those of the flow.
 
         Raises:
-            UnsupportedOption: a document that it inserts would not be known.
+            UnsupportedOption: the mapper could not tell which document it inserts.
         """
         query, name, is_async = request.query, request.terminal.name, request.port.is_async
         check_recordable(query._model)
@@ -210,7 +210,7 @@ async def _bulk_flow(
         count: int = await _documents_flow(place, documents, act_flow, (), (documents, ordered), is_new)
     except PyMongoError as error:
         if hasattr(error, "not_stored"):
-            # What was stored is rolled back with the rest.
+            # Documents stored before the error are rolled back with the rest.
             error.not_stored = documents  # the mapper's addition
         raise
     return count
@@ -365,7 +365,7 @@ async def _rows_flow(collection: Any, ids: list[Any], session: dict[str, Any]) -
 
 
 def _joins(collection: Any) -> bool:
-    """Whether one command can read a document with its last entry: a router refuses that in a transaction."""
+    """Whether one command can read a document with its last entry: mongos refuses that in a transaction."""
     return any(kind == "RSPrimary" for _, kind in collection.database.client._core.servers())
 
 
@@ -394,7 +394,7 @@ def _id_of(document: Any) -> Any:
 
 
 def _key(id: Any, options: CodecOptions[Any]) -> Any:
-    """Return a key for a stored id that is equal for all of its forms in Python."""
+    """Return a key for a stored id; all forms of the id in Python have the same key."""
     if type(id) in _OF_ONE_FORM:
         return id
     options = options.with_options(document_class=dict)

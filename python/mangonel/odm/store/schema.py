@@ -16,7 +16,7 @@ from mangonel.odm.model.hooks import embedded_in_field
 from mangonel.odm.model.specs import default_of, spec_of
 from mangonel.operations import IndexModel
 
-# What a migration sets in a document that it has changed, until it has changed all.
+# The key that a migration sets in each changed document until all are changed.
 MARK = "_migrated"
 
 
@@ -129,7 +129,7 @@ async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool
         try:
             await port.call(collection.drop_index, name)
         except OperationFailure as error:
-            # Another program that does the same has dropped it.
+            # Another program that syncs the same indexes has dropped it.
             if error.code != _INDEX_NOT_FOUND:
                 raise
     models = []
@@ -145,7 +145,7 @@ def _shape(index: dict[str, Any]) -> Any:
     """Return the defining parts of an index, for comparison."""
     keys = index["key"]
     if any(kind == "text" for kind in keys.values()) or "_fts" in keys:
-        # A declaration may weight some of its fields; the server lists the weight of each.
+        # A declaration may give weights to some of its fields; the server lists the weight of each.
         weights = dict.fromkeys((key for key, kind in keys.items() if kind == "text" and key != "_fts"), 1)
         weights.update(index.get("weights") or {})
         others = [
@@ -239,7 +239,7 @@ def _family_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
     """Return the schema of a model's documents, which may be of another class of its family."""
     family = dict.fromkeys((cls, *cls.__tagged__()))
     if cls.__unknown__ != "forbid" or len(family) == 1:
-        # Further keys are allowed, so the others fit as well.
+        # The schema allows further keys, so documents of the other classes fit as well.
         return _model_schema(cls, seen)
     return {"anyOf": [_model_schema(model, seen) for model in family]}
 
@@ -269,7 +269,7 @@ def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
 def _type_schema(spec: dict[str, Any], seen: list[Any]) -> dict[str, Any]:
     op, argument = spec["op"], spec["argument"]
     if spec["encrypted"] is not None:
-        # The server can check that it is encrypted, but not its original type.
+        # The server can check that the value is encrypted, but not its original type.
         return _nullable({"encrypt": {}}) if spec["nullable"] else {"encrypt": {}}
     schema: dict[str, Any] = {}
     if op in _BSON_TYPES:

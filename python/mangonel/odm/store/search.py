@@ -20,7 +20,7 @@ class SearchIndex:
     """Declares a search index of a model, in `__search_indexes__`.
 
     Args:
-        fields: those that are searched, names or class attributes; none: all fields, of any type.
+        fields: the fields to search, as names or class attributes; none: all fields, of any type.
         name: name of the index.
         definition: the whole definition in the service's form, instead of fields.
         kind: "search" or "vectorSearch".

@@ -1,4 +1,4 @@
-"""What an instance takes over of the stored document beside its unsaved changes, after `reload` and `update`."""
+"""Merges the stored document into an instance with unsaved changes, after `reload` and `update`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class _Unclear(Exception):
 
 
 def take_over(document: Any, found: Any, keep_changes: bool = True, refuses: bool = False) -> None:
-    """Give a document the found values, except where it has unsaved changes now.
+    """Give a document the found values, except in fields with unsaved changes.
 
-    While it has any, a doubt about an earlier save stays: the found values may be older than that save, as in a
-    transaction, or its commit may still arrive. So the next save requires the lists that were found.
+    While it has any, an earlier save of unknown outcome stays in doubt: the found values may be older than that save,
+    as in a transaction, or its commit may still arrive. So the next save requires the lists that were found.
 
     Args:
         document: the document.
@@ -35,12 +35,12 @@ def take_over(document: Any, found: Any, keep_changes: bool = True, refuses: boo
             stay pending as they are, and the next save of them is refused.
 
     Raises:
-        StaleDocument: they cannot, and `refuses` is True.
+        StaleDocument: they cannot be told apart, and `refuses` is True.
     """
     changes = _core.odm_changes(document) if keep_changes else {}
     is_uncertain = bool(changes and _core.odm_flags(document) & UNCERTAIN)
     kept = {name: (old, held(document, name)) for name, old in changes.items()}
-    # First, so that an interrupt in between loses nothing.
+    # Done first, so that an interrupt in between loses nothing.
     for name, (old, value) in kept.items():
         try:
             merged = _merged(old, value, held(found, name), is_uncertain)
@@ -62,7 +62,7 @@ def take_over(document: Any, found: Any, keep_changes: bool = True, refuses: boo
 
 
 def _expect(document: Any, name: str, value: Any) -> None:
-    """Let a document believe that a field is stored with this value."""
+    """Make a document treat this value of a field as the stored one."""
     model = document.__class__.__model__
     stored = {document.__plan__.fields[name].key: _core.odm_dump(model, name, value)}
     _core.odm_note(document, encode(stored, codec_options=codec_options(False)))
@@ -83,7 +83,7 @@ def _merged(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
     if all(isinstance(one, (set, frozenset)) for one in (old, value, found)):
         return type(value)((found | (value - old)) - (old - value))
     if isinstance(value, Refs) and isinstance(found, Refs):
-        # The former ones are their ids.
+        # `old` holds the ids of the former references.
         return _merged_references(old or [], value, found)
     if type(old) is type(value) is type(found) is dict:
         return _merged_keys(old, value, found, is_uncertain)
@@ -115,7 +115,7 @@ def _merged_references(old: list[Any], value: Refs[Any], found: Refs[Any]) -> Re
     """Return found references with those that the program added, and without those that it removed."""
     ids = [id for id in found.ids if id in value.ids or id not in old]
     ids += [id for id in value.ids if id not in old and id not in ids]
-    # With the documents that are not stored yet, which a save with `cascade` stores.
+    # Keep documents that are not stored yet: a save with `cascade` stores them.
     return Refs([value._loaded.get(key_of_id(id), id) for id in ids], value._maker, found._siblings)
 
 
@@ -128,7 +128,7 @@ def _merged_lists(old: list[Any], value: list[Any], found: list[Any], is_uncerta
 
 
 def _without(found: list[Any], old: list[Any]) -> list[Any]:
-    """Return the elements of a list without those of its former value, each as often as it is there."""
+    """Return the elements of a list without those of its former value, counting duplicates."""
     if found[: len(old)] == old:
         return found[len(old) :]
     rest = list(found)
@@ -142,7 +142,7 @@ def _not_among(added: list[Any], others: list[Any]) -> list[Any]:
     """Return the appended elements that are not among the others.
 
     Raises:
-        _Unclear: one is a document or a list, and another one may be what it was when it was stored.
+        _Unclear: one is a document or a list, and another element may be its earlier, stored form.
     """
     missing: list[Any] = []
     for item in added:

@@ -1,6 +1,6 @@
 """`db.unit()`: documents of several models that are stored together or not at all. Spec: transactions.
 
-The block collects saves and deletions. Its end sends that in one transaction, in as few commands as references
+The block collects saves and deletions. Its end sends them in one transaction, in as few commands as references
 allow: a document is saved after those that it refers to, and deleted before them.
 """
 
@@ -30,7 +30,7 @@ class Unit(Transaction):
     If that fails, nothing is stored, and every document that the unit or the block touched gets its former state back.
     A saved document may refer to stored documents and to those of the unit, but to no other new one.
     After a transient failure, such as an election or another transaction's write of the same document, it is sent again
-    for up to 120 s. What the block itself sends, such as a query's update, is part of the same transaction; then the
+    for up to 120 s. Commands that the block itself sends, such as a query's update, join the same transaction; then the
     unit is not sent again, since the block cannot run again.
 
     Example:
@@ -122,11 +122,11 @@ class Unit(Transaction):
         return made
 
     async def _run_flow(self, port: Any) -> None:
-        """Send the collected writes in a transaction of its own, and again after transient failures."""
+        """Send the collected writes in their own transaction, and again after transient failures."""
         self._leave()
         is_stored = False
         try:
-            # Nothing was sent in this one, so nothing is sent to end it.
+            # Nothing was sent in this transaction, so ending it sends nothing.
             await port.call(self._session.abort_transaction)
             await run_flow(
                 self._attempt,
@@ -161,7 +161,7 @@ class Unit(Transaction):
                     await group[0].__store__.save_all_flow(place, group, True)
         except PyMongoError as error:
             if hasattr(error, "not_stored"):
-                # What was stored before it is rolled back.
+                # Documents stored before the error are rolled back.
                 error.not_stored = saved  # the mapper's addition
             raise
         _check_targets(saved)
@@ -176,7 +176,7 @@ makers["unit"] = Unit
 def _groups(documents: list[Any]) -> list[list[Any]]:
     """Return the documents in groups of one collection each: a group's references lead to earlier groups.
 
-    Documents that refer to each other in a circle come in the order in which they were given.
+    Documents that refer to each other in a circle keep the given order.
     """
     known = {_name(document.__class__, document.id): document for document in documents}
     levels: dict[int, int] = {}
@@ -224,13 +224,13 @@ def _targets(document: Any, known: dict[Any, Any]) -> list[Any]:
     found: list[Any] = []
     loaded = _core.odm_loaded(document)
     for name, field in document.__plan__.fields.items():
-        # Only a model: an `AnyRef` knows its target by itself.
+        # Only fields with a target model: an `AnyRef` names its target itself.
         if name not in loaded or not isinstance(field.target, type):
             continue
         try:
             ids = ids_in(held(document, name))
         except ValidationError:
-            # A stored list that does not load keeps no document from being deleted; the delete rules see it.
+            # A stored list that does not load must not prevent a deletion; the delete rules read it on the server.
             continue
         names = [_name(field.target, id) for id in ids]
         found += [known[where] for where in names if where in known]

@@ -1,6 +1,6 @@
 """Flows that store one document: hooks, the smallest update, versions, delete rules.
 
-A save takes the changes that it sends from the pending ones when it begins, and restores them if it fails; an instance
+A save begins by removing the changes that it sends from the pending ones, and restores them if it fails; an instance
 has one running save at a time. The server's result is compared with the command.
 """
 
@@ -123,7 +123,7 @@ async def insert_flow(
 
 
 def inserted(document: Any, is_async: bool, *options: Any) -> Any:
-    """Store a new document without hooks: one exchange, whose command and end the core makes.
+    """Store a new document without hooks: one exchange; the core builds its command and handles the reply.
 
     Args:
         document: a new document of a class that is not audited.
@@ -131,7 +131,7 @@ def inserted(document: Any, is_async: bool, *options: Any) -> Any:
         options: further arguments of `insert_flow`.
 
     Returns:
-        The document or a coroutine; None: only a flow can tell how it is stored.
+        The document or a coroutine; None: only a flow can store it.
     """
     if document.__plan__.is_plain and not under_way and current_sessions() is None and not BOUND:
         # The same as `place_of`, inlined to save a frame.
@@ -141,7 +141,7 @@ def inserted(document: Any, is_async: bool, *options: Any) -> Any:
         place = chosen._places[is_async].get(cls) or default_place(chosen, cls, is_async)
         if place.written is not None:
             if is_async:
-                # It begins when it is awaited, and looks then whether the document is still new.
+                # The flow starts when it is awaited, and checks then whether the document is still new.
                 return place.port.flow(insert_flow(document, place, *options))
             try:
                 operation = _core.odm_insert(document, place.written, MAX_INSERTED, chosen)
@@ -150,7 +150,7 @@ def inserted(document: Any, is_async: bool, *options: Any) -> Any:
             except ParallelSaveError:
                 raise
             except BaseException as error:
-                # As in the flow. What is stored already has no save under way that could end.
+                # As in the flow. For a document that is already stored this does nothing.
                 _core.odm_settle(document, False, lost_write(error))
                 raise
     return None
@@ -181,7 +181,7 @@ async def save_flow(
     port = place.port
     if cascade:
         await cascade_flow(document, place)
-    # One test for what few saves meet.
+    # One test for both rare cases.
     if _core.odm_flags(document) & (NEW | UNCERTAIN):
         if _core.odm_flags(document) & NEW:
             return await insert_flow(document, place, validate)
@@ -204,7 +204,7 @@ async def save_flow(
     for _ in range(_TRIES):
         try:
             if not is_simple:
-                # Each time: another task may have set a reference meanwhile.
+                # At each attempt: another task may have set a reference meanwhile.
                 kept = kept_of(document, place)
             matched, modified = await _send_flow(document, place, where)
         finally:
@@ -300,7 +300,7 @@ async def keep_flow(document: Any, place: Place, kept: Kept) -> None:
 
 
 async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[str, list[Any]]) -> None:
-    """Revert saved references that lead to nothing.
+    """Revert saved references whose targets are missing.
 
     Raises:
         DanglingReference: always.
@@ -321,15 +321,15 @@ async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[s
     raise dangling(cls, id, missing, "the reference was set back, the other changes are stored")
 
 
-# Of a document with its part of the command.
+# The largest size of a document with its part of the command.
 MAX_INSERTED = MAX_BSON_SIZE + COMMAND_OVERHEAD
 
 # A save starts again if the stored bytes differ from the known ones but mean the same; this may recur.
 _TRIES = 3
 
-# These errors come from before anything was sent, or are the server's refusal.
+# These errors were raised before anything was sent, or are the server's refusal.
 _REFUSALS = (OperationFailure, BSONError, InvalidOperation, TypeError, ValueError, OverflowError)
-# These are refusals only by class: the update may have been stored.
+# These have the class of a refusal, but the update may have been stored.
 _UNKNOWN = (WriteConcernError, ExecutionTimeout)
 
 
@@ -367,9 +367,9 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
 
 
 def begin(document: Any) -> None:
-    """Begin to store the whole of a document; `odm_settle` or `odm_stored` must follow, also after an interrupt.
+    """Begin to store a whole document; `odm_settle` or `odm_stored` must follow, also after an interrupt.
 
-    A signal's handler raises in the frame that called the core; so begin and clean up in one frame.
+    A signal handler raises in the frame that called the core, so begin and clean up in the same frame.
 
     Raises:
         ParallelSaveError: another save is under way.
@@ -478,7 +478,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
                 place.collection.replace_one, query, RawBSONDocument(data), upsert, **place.session
             )
         except DuplicateKeyError:
-            # Nothing matched id and version, so an upsert tried to insert the id again.
+            # No document matched id and version, so the upsert tried to insert the id again.
             if version is not None and upsert:
                 await missing_document_flow(document, place)
             raise
@@ -549,7 +549,7 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
     if found is None:
         await missing_document_flow(document, place)
     take_over(document, found)
-    # To take over reads the document.
+    # After `take_over`, which reads the document.
     settled(document, place.session.get("session"))
     await end_flow(document, place.port)
     return document
@@ -563,7 +563,7 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
     query = _by_id(document, place)
     begin(document)
     try:
-        # From here on no transaction can store it.
+        # After `begin`, no transaction can store it.
         check_free(document)
         with outside():
             found = await query._single_flow(query._request("one", place.port.is_async))
@@ -583,12 +583,12 @@ async def delete_flow(document: Any, place: Place, where: Any = None) -> None:
 async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     cls = document.__class__
     port = place.port
-    # Also an insert, which would store it again; that may have been repeated since.
+    # Also for a lost insert, which would store the document again; it may have been repeated since.
     if _core.odm_lost(document) is not None:
         await overtake_flow(document, place)
     storing(document, place.session.get("session"))
     await run_flow(document, "before_delete", port)
-    # The rules change nothing before the document itself is gone, since it may be stale.
+    # The rules change nothing before the document itself is deleted, since it may be stale.
     request = _by_id(document, place)._request("delete", port.is_async)
     plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
     flags = _core.odm_flags(document)
@@ -611,7 +611,7 @@ async def _delete_flow(document: Any, place: Place, where: Any) -> None:
         await carry_out_flow(plan, request)
     except DeleteDenied:
         if cls.__soft_delete__():
-            # The mark is stored as it was, which makes another version.
+            # The former mark was stored again, which made another version.
             _note(document, {document.__plan__.fields["deleted_at"].key: former})
         raise
     if plan.denials:
@@ -638,7 +638,7 @@ async def cascades_flow(document: Any, place: Place) -> list[tuple[Any, list[Any
 
 
 async def _erase_flow(document: Any, place: Place, plan: Any, where: Any) -> None:
-    """Delete a document, and record it if a rule can still deny that. One that is gone already is no error."""
+    """Delete a document, and record it if a rule can still deny that. A missing document is no error."""
     query, id = filter_of(document, where), stored_id(document.id)
     if plan.taken is None:
         result = await place.port.call(place.collection.delete_one, query, **place.session)
@@ -665,7 +665,7 @@ async def _mark_flow(document: Any, place: Place, where: Any) -> Any:
 
 
 def _put_back_of(document: Any, former: Any) -> Callable[[], None]:
-    """Return a function that tells a deleted instance that its document is stored again, with its former mark."""
+    """Return a function that marks a deleted instance as stored again, with its former mark."""
     if document.__class__.__soft_delete__():
         return lambda: _note(document, {document.__plan__.fields["deleted_at"].key: former})
     return Former(document).with_references().put_back
