@@ -144,7 +144,7 @@ def shown_by(error: BaseException, seen: set[int]) -> Iterator[str]:
 
 
 def leaks(paths: Iterator[Path_], log: pytest.LogCaptureFixture) -> tuple[list[str], int]:
-    """Run every path, each of which must raise or warn; return the places that showed the secret, and the path count."""
+    """Run every path, each of which must raise or warn; return the places that showed the secret, and the count."""
     found, walked = [], 0
     for name, call in paths:
         log.clear()

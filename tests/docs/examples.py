@@ -59,7 +59,7 @@ def examples() -> dict[str, list[doctest.Example]]:
 
 @cache
 def every_name() -> dict[str, Any]:
-    """Return the names that `from ... import *` of every public module brings; blocking classes win over their twins."""
+    """Return the names that `from ... import *` of all public modules bring; blocking classes win over their twins."""
     import datetime
     import decimal
     import uuid

@@ -14,7 +14,7 @@ from tools import target
 
 PARAMETERS = parameters(target.version())
 
-# Their cases look at secondaries. To the others a sample gives a set of one, whose writes cost a third.
+# Their cases read from secondaries. In a sample the others get a set of one, whose writes cost a third.
 OF_SEVERAL_MEMBERS = ("server-discovery-and-monitoring", "server-selection")
 
 
@@ -25,7 +25,7 @@ def spec_standalone() -> Iterator[Server]:
         yield server
 
 
-# Not kept for the tests of other folders: three members take CPU time even when idle.
+# Not kept for other folders' tests: three members take CPU time even when idle.
 @pytest.fixture(scope="module")
 def spec_replica_set() -> Iterator[Server]:
     """Three members with fail points."""
@@ -49,7 +49,7 @@ def spec_replica_set_with_users() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def find_deployment(request: pytest.FixtureRequest) -> Iterator[Callable[..., Deployment]]:
-    """Return a function from a deployment's name to the deployment, which starts when it is first asked for."""
+    """Return a function from a deployment's name to the deployment, which starts on first use."""
     found: dict[str, Deployment] = {}
     is_sample = request.config.getoption("--sample")
 

@@ -1,4 +1,4 @@
-"""The auth suite of connection strings: which user a client authenticates as, without any server."""
+"""The auth suite of connection strings: the user that a client authenticates as, without any server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mangonel.errors import ConfigurationError
 from tools.official import FOLDER, NO_FOLDER
 
 SKIPPED = {
-    # Two cases of one file say the opposite of the others with a name and a password; PyMongo accepts these too.
+    # Two cases of one file contradict the others about a name and a password; PyMongo accepts these too.
     "should throw an exception if username and password provided (MONGODB-AWS)": "contradicts the case before it",
 }
 
@@ -33,7 +33,7 @@ def _cases() -> list[Any]:
 
 def _credential(uri: str) -> Any:
     with warnings.catch_warnings():
-        # Where a URI warns and goes on, the specification wants an error or a warning.
+        # Where a URI only warns, the specification wants an error or a warning.
         warnings.simplefilter("error")
         return ClientOptions.from_arguments(uri, None, None, None, None, None, {})._credentials
 

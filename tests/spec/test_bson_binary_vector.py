@@ -36,10 +36,10 @@ def _dtype(case: dict[str, Any]) -> BinaryVectorDtype:
 
 
 def _numbers(case: dict[str, Any]) -> list[Any]:
-    # Infinities stand there as extended JSON.
+    # The file has infinities as extended JSON.
     numbers = loads(json.dumps(case["vector"]))
     if _dtype(case) is BinaryVectorDtype.FLOAT32:
-        # The file shows decimals; what is stored has 32 bits.
+        # The file shows decimals; stored values have 32 bits.
         return [struct.unpack("<f", struct.pack("<f", number))[0] for number in numbers]
     return numbers
 

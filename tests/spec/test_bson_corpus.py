@@ -17,7 +17,7 @@ from tools.official import FOLDER, NO_FOLDER
 if FOLDER is None:
     pytest.skip(NO_FOLDER, allow_module_level=True)
 
-# Dates beyond the year 9999 are kept as they are; everything else is as users have it.
+# Dates beyond the year 9999 are kept; all other options are the defaults.
 _EVERY_DATE = DatetimeConversion.DATETIME_AUTO
 _CODEC = CodecOptions(tz_aware=True, datetime_conversion=_EVERY_DATE)
 _CANONICAL = JSONOptions(json_mode=JSONMode.CANONICAL, tz_aware=True, datetime_conversion=_EVERY_DATE)
@@ -41,7 +41,7 @@ def _cases(section: str, *needed: str) -> list[Any]:
 
 
 def _canonical_bson(file: dict[str, Any], case: dict[str, Any]) -> bytes:
-    # Deprecated types are not kept: they are read as the type that replaced them.
+    # Deprecated types are not kept: they are read as their successors.
     key = "converted_bson" if "converted_bson" in case else "canonical_bson"
     return bytes.fromhex(case[key])
 
@@ -51,7 +51,7 @@ def _canonical_json(case: dict[str, Any]) -> str:
 
 
 def _spelled(text: str) -> str:
-    """Return JSON text with white space, escapes and the digits of doubles in one spelling; order is kept."""
+    """Return JSON text with normalised white space, escapes and digits of doubles, in the same order."""
 
     def pairs(found: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
         return [
@@ -133,7 +133,7 @@ def test_invalid_bson_is_refused(file: dict[str, Any], case: dict[str, Any]) -> 
 
 @pytest.mark.parametrize(("file", "case"), _cases("parseErrors"))
 def test_invalid_text_is_refused(file: dict[str, Any], case: dict[str, Any]) -> None:
-    # Some faults are those of the value, and show when it is written.
+    # Some faults are in the value, and appear when it is written.
     parse = Decimal128 if file["bson_type"] == "0x13" else lambda text: _written(_parsed(text))
 
     with pytest.raises((BSONError, decimal.DecimalException, TypeError, ValueError, OverflowError)):

@@ -1,4 +1,4 @@
-"""The needs of a case with encryption are read from the case: query analysis, a key service, a library, or nothing."""
+"""The requirements of an encryption case are read from the case: query analysis, a key service, a library, or none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ AWS_KEY = {"key": "arn", "region": "us-east-1"}
 
 
 def needs(operation: dict[str, Any], providers: tuple[str, ...] = ("local",), **options: Any) -> str | None:
-    """Return what a case of one operation lacks, whose key vault has a key of each provider, named after it."""
+    """Return the unmet requirements of a case with one operation; its key vault has a key of each provider, named after
+    it.
+    """
     operation = {"object": "collection", **operation}
     keys = [{"keyAltNames": [name], "masterKey": {"provider": name}} for name in providers]
     encryption = {"keyVaultNamespace": VAULT, "kmsProviders": {}, **options}

@@ -1,6 +1,6 @@
 """The connection string and URI option suites of the specifications, at the level of the parser.
 
-Options that the client does not have yet must be parsed rightly all the same, so no client is made here.
+Options that the client does not have yet must still be parsed correctly, so no client is made here.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def _marks(case: dict[str, Any]) -> list[pytest.MarkDecorator]:
     if missing:
         return [pytest.mark.skip(reason=f"{missing[0]} is not supported, as in PyMongo")]
     if case["description"].startswith("Subdelimiters in user/pass don't need escaping"):
-        # Programs in the field escape with quote_plus, which writes a space as "+"; reading it otherwise
-        # would change their passwords.
+        # Existing programs escape with quote_plus, which writes a space as "+"; reading it otherwise would change their
+        # passwords.
         return [pytest.mark.xfail(reason="'+' in user and password is a space, as in PyMongo", strict=True)]
     return []
 
 
 @pytest.fixture(autouse=True)
 def _dns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answer SRV questions with one host in the domain asked for, without any network."""
+    """Answer SRV queries with one host in the requested domain, without any network."""
 
     def query(name: str, record: str, timeout: float) -> list[Any]:
         if record == "TXT":
@@ -59,7 +59,7 @@ def _dns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _check(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The suites name certificate files that they do not bring along; the check only opens them.
+    # The suites name certificate files that they do not include; the check only opens them.
     monkeypatch.chdir(tmp_path)
     for name in ("ca.pem", "cert.pem", "key.pem", "client.pem"):
         (tmp_path / name).touch()
@@ -94,13 +94,13 @@ def _name(host: dict[str, Any]) -> str:
 
 def _option(options: dict[str, Any], name: str) -> Any:
     found = {key.lower(): value for key, value in options.items()}
-    # `ssl` and `tlsInsecure` have become what they stand for.
+    # `ssl` and `tlsInsecure` have been replaced by the options that they imply.
     lower = {"ssl": "tls", "tlsinsecure": "tlsallowinvalidhostnames"}.get(name.lower(), name.lower())
     return found[lower]
 
 
 def _internal(name: str, expected: Any) -> Any:
-    """Return the value as the parser gives it: time-outs in seconds."""
+    """Return the value in the parser's form: time-outs in seconds."""
     seconds = name.lower().endswith("ms") and name.lower() not in ("localthresholdms", "wtimeoutms")
     return expected / 1000 if seconds else expected
 

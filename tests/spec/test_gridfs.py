@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not FILES, reason=NO_FOLDER)
 def cases() -> list[Any]:
     found = []
     for path in FILES:
-        # Legacy numbers become plain ones, which is what is stored.
+        # Legacy number types become plain ones, as stored.
         content = json_util.loads(path.read_text())
         for test in content["tests"]:
             found.append(pytest.param(content, test, id=f"{path.stem}: {test['description']}"))
@@ -144,7 +144,7 @@ def counts(result: Any) -> dict[str, int]:
 
 
 def filled(value: Any) -> Any:
-    """Return arguments with bytes in the place of their hex digits."""
+    """Return arguments with bytes in place of their hex digits."""
     if isinstance(value, dict):
         if "$$hexBytes" in value:
             return bytes.fromhex(value["$$hexBytes"])

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not _TESTS.is_dir(), reason=NO_FOLDER)
 _DOMAIN = "test.build.10gen.cc"
 _ONE = [(f"localhost.{_DOMAIN}", 27017)]
 
-# The hosts that the specification's names stand for, where they are not the one above.
+# Hosts of the specification's names, where they differ from the one above.
 _HOSTS: dict[int, list[tuple[str, int]]] = {
     **dict.fromkeys((3, 5, 6, 7, 8, 10, 11, 20, 21), _ONE),
     1: [*_ONE, (f"localhost.{_DOMAIN}", 27018)],
@@ -48,7 +48,7 @@ _TEXTS = {
     21: ["loadBalanced=false"],
     24: ["loadBalanced=true"],
 }
-# What the cases call an option, by what the driver calls it.
+# The cases' names of options, by the driver's names.
 _NAMES = {"ssl": "tls", "authSource": "authSource"}
 
 

@@ -1,4 +1,4 @@
-"""The cases of the unified test format that a runner must fail: a runner that passes them would pass wrong results too.
+"""The cases of the unified test format that must fail: a runner that passes them would pass wrong results too.
 
 Spec: unified-test-format, "valid-fail".
 """
@@ -28,7 +28,7 @@ def _runs() -> Iterator[Any]:
         try:
             cases = list(read_cases(SUITE, path))
         except AssertionError:
-            # The version of the format is refused, and with it the whole file.
+            # The version of the format is refused, and the whole file with it.
             yield pytest.param(path, None, id=path.stem)
             continue
         for case in cases:
@@ -49,5 +49,5 @@ def test_invalid_case_fails(
     deployment = find_deployment(DEPLOYMENTS[0])
     with pytest.raises(Exception) as caught:
         run_case(case, Face(load_driver(), face_name), deployment)
-    # A machine that is too slow would make every case fail.
+    # On a machine that is too slow every case would fail.
     assert not getattr(caught.value, "timeout", False)

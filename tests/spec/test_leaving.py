@@ -1,4 +1,4 @@
-"""Collections are made again only for a case whose data are not there."""
+"""Collections are re-created only for a case whose data are missing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_a_case_leaves_follows_from_its_operations(operations: list[Any], l
 
 @pytest.fixture
 def deployment(server: Server) -> Iterator[Deployment]:
-    """A deployment that was given no data yet."""
+    """A deployment that has received no data yet."""
     with_clients = Deployment(load_driver(), server)
     yield with_clients
     with_clients.close()

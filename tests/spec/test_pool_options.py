@@ -1,7 +1,7 @@
-"""The options that listeners are told when a pool is made, with the data of the pool's own cases.
+"""The pool options in the event that a pool is created, with the data of the pool's own cases.
 
-The cases themselves run against the core, without sockets: `crates/proto/tests/cmap.rs`. What they say of a pool's
-options is the Python layer's. Spec: connection-monitoring-and-pooling (cmap-format).
+The cases themselves run against the core, without sockets: `crates/proto/tests/cmap.rs`. The Python layer handles their
+expectations about a pool's options. Spec: connection-monitoring-and-pooling (cmap-format).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spec.unified.suites import NO_FOLDER, folder
 from tools.faces import Face, eventually
 from tools.scripted_server import ScriptedServer
 
-# What a pool has, and what it has without being told.
+# A pool's options, and their defaults.
 _USUAL = {"maxPoolSize": 100, "minPoolSize": 0, "maxConnecting": 2, "maxIdleTimeMS": None}
 ANY = 42
 
 
 class Pools(monitoring.ConnectionPoolListener):
-    """Keeps the options of the pools that were made; every other event means nothing here."""
+    """Keeps the options of created pools and ignores all other events."""
 
     def __init__(self) -> None:
         self.options: list[dict[str, Any]] = []
@@ -33,7 +33,7 @@ class Pools(monitoring.ConnectionPoolListener):
         self.options.append(event.options)
 
     def _ignore(self, event: Any) -> None:
-        """Take no notice."""
+        """Ignore the event."""
 
     pool_ready = pool_cleared = pool_closed = connection_created = connection_ready = _ignore
     connection_closed = connection_check_out_started = connection_check_out_failed = _ignore

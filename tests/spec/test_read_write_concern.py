@@ -14,7 +14,7 @@ from mangonel.read_concern import ReadConcern
 from mangonel.write_concern import WriteConcern
 from tools.official import FOLDER, NO_FOLDER
 
-# The suite's names for what WriteConcern's arguments are called.
+# The suite's names of WriteConcern's arguments.
 ARGUMENTS = {"w": "w", "wtimeoutMS": "wtimeout", "journal": "j"}
 
 
@@ -39,7 +39,7 @@ def test_concern_in_connection_string_spec(case: dict[str, Any]) -> None:
         assert not case["warning"]
         options = _options(case["uri"])
     elif case["warning"] is None:
-        # A value that is wrong by itself is left out with a warning, as in PyMongo.
+        # An invalid value is left out with a warning, as in PyMongo.
         with pytest.warns(UserWarning, match="must be a non negative integer"):
             options = _options(case["uri"])
         assert options.write_concern == WriteConcern()

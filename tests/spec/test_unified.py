@@ -1,4 +1,4 @@
-"""The cases in the unified test format, of every specification, on both faces and each deployment that suits them."""
+"""The cases in the unified test format, of every specification, on both faces and each suitable deployment."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ TIMED = "client-side-operations-timeout"
 TIMES = int(os.environ.get("MANGONEL_SPECIFICATION_TIMES", "8"))
 # Milliseconds from which a time counts as long.
 LONG = 200
-# Here a command that follows one whose limit has passed must be answered within that limit, 50 to 100 ms. A process of
-# a busy continuous integration can stand still for eight times as long, so there these times are doubled once more.
+# Here a command that follows an expired one must get its reply within the same limit, 50 to 100 ms. A process of a busy
+# continuous integration can stand still for eight times as long, so these times are doubled once more.
 NARROW = ("gridfs-download",)
 IN_CI = "CI" in os.environ and TIMES > 1
-# Here a socket's limit is 100 ms and the answer comes after 125: a client that stands still for as long as they differ
-# finds the answer, which is no timeout. So it comes later, which costs a second of waiting for each such answer.
+# Here a socket's limit is 100 ms and the reply comes after 125 ms: a client that stands still for the difference finds
+# the reply, and no timeout occurs. So the reply is delayed, which costs a second for each.
 CLOSE = ("retryability-legacy-timeouts",)
 
 needs_folder = pytest.mark.skipif(folder() is None, reason=NO_FOLDER)
@@ -63,7 +63,7 @@ def _runs() -> Iterator[Any]:
 
 
 def _gap_mark(gap: skipped.Gap) -> pytest.MarkDecorator:
-    """Return the mark of a listed case. One that its timing decides tells nothing, so it is not played."""
+    """Return the mark of a listed case. A case whose result depends on timing proves nothing, so it is not played."""
     return (
         pytest.mark.skip(reason=gap.reason)
         if gap.is_chance
@@ -74,7 +74,7 @@ def _gap_mark(gap: skipped.Gap) -> pytest.MarkDecorator:
 def _pairs(key: str, names: list[str]) -> list[tuple[str, str]]:
     """Return where a case is played: on both faces and on each deployment, but not on each pair of these.
 
-    Which face meets which deployment follows from the name of the case, so the cases of a file meet all pairs.
+    The name of a case determines the pairs, so the cases of a file cover all of them.
     """
     if len(names) == 1:
         return [(face, names[0]) for face in FACES]
@@ -83,7 +83,7 @@ def _pairs(key: str, names: list[str]) -> list[tuple[str, str]]:
 
 
 def _names(key: str, value: Any) -> bool:
-    """Whether a part of a file has this key. What has a limit for connecting also has one for each hello."""
+    """Return whether a part of a file has this key. A limit for connecting applies to each hello, too."""
     if isinstance(value, Mapping):
         return key in value or any(_names(key, each) for each in value.values())
     return isinstance(value, list) and any(_names(key, each) for each in value)
@@ -110,7 +110,7 @@ def test_unified_spec(
 ) -> None:
     record_property("spec", f"{case.suite}, {face_name}")
     if case.suite == TIMED:
-        # The cases of the file are among what it shares.
+        # The file's shared parts include its cases.
         shared = {key: value for key, value in case.shared.items() if key != "tests"}
         times = _times([case.test, shared]) * (2 if IN_CI and case.file in NARROW else 1)
         test = _later(case.test) if case.file in CLOSE and TIMES > 1 else case.test
@@ -119,12 +119,12 @@ def test_unified_spec(
 
 
 def _times(case: Any) -> int:
-    """Return by how much the times of a case are multiplied: by half of the usual where all of them are long."""
+    """Return the factor for the times of a case: half of the usual one if all of them are long."""
     return TIMES if min(_found(case), default=0) < LONG else max(1, TIMES // 2)
 
 
 def _found(value: Any, is_time: bool = False) -> Iterator[float]:
-    """Yield the limits, delays and their expectations in a part of a case, but for 0, which is no limit."""
+    """Yield the limits, delays and their expectations in a part of a case, except 0, which is no limit."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _found(each, is_time or _is_time(key))
@@ -212,6 +212,6 @@ def test_every_listed_gap_is_a_case_of_the_specifications() -> None:
 
 @needs_all
 def test_list_of_cases_that_cannot_run_is_current() -> None:
-    # Without the library, what asks for it cannot run either.
+    # Without the library, cases that require it cannot run either.
     pytest.importorskip("pymongocrypt")
     assert skipped.LIST.read_text().endswith(skipped.cannot_run_list())

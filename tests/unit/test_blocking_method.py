@@ -1,4 +1,4 @@
-"""`blocking_method`: a flow of a class as a method that returns its value, without a frame of its own."""
+"""`blocking_method`: turns a class's flow into a method that returns its value, without a frame of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ClientOptions hands to the core, what it refuses, and what a client says about itself."""
+"""ClientOptions: the values passed to the core, the refusals, and a client's description of itself."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_version_is_that_of_the_wheel() -> None:
     assert cargo["workspace"]["package"]["version"] == _version.__version__
 
 
-# Modules that take longer to import than the driver may, and that nothing on this path needs.
+# Modules that may take longer to import than the driver, and that this path does not need.
 SLOW = {
     *("asyncio", "ssl", "socket", "logging", "subprocess", "email", "json", "uuid", "random", "platform"),
     *("inspect", "dataclasses", "difflib", "ipaddress", "urllib.parse", "dns"),
@@ -315,7 +315,7 @@ def test_making_client_options_imports_nothing_slow() -> None:
     [
         ("a.Cosmos.azure.com", "CosmosDB"),
         ("a,b.docdb.amazonaws.com:27018", "DocumentDB"),
-        # One service alone: PyMongo looks at a set of hosts, so which of two it names changes from run to run.
+        # One service alone: PyMongo looks at a set of hosts, so the one that it names changes from run to run.
         (["a.mongodb.net", "b.docdb-elastic.amazonaws.com"], "DocumentDB"),
     ],
 )

@@ -1,4 +1,4 @@
-"""No command ends in a traceback where a package, a mongod or a deployment is missing: each names what helps."""
+"""No command ends in a traceback when a package, a mongod or a deployment is missing: each names a remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOWHERE = "/nonexistent/file"
 NO_MONGOD = "MANGONEL_MONGOD names '/nonexistent', which is not an executable file"
 UNREACHED = "Connection refused); `mangonel doctor URI` says what is in the way"
 
-# Command line -> exit status, what is said.
+# Command line -> exit status, message.
 LINES: dict[str, tuple[int, str]] = {
     "serve --port 0": (1, NO_MONGOD),
     f"doctor {DEAD} --timeout 0.2": (5, "connection refused: "),
@@ -105,8 +105,8 @@ LINES: dict[str, tuple[int, str]] = {
 MIGRATION = "COLLECTION = 'orders'\ndef forward(document):\n    return document\n"
 MODELS = "from mangonel.odm import Document\nclass Order(Document):\n    number: int\n"
 
-# Plays all lines in one process, which has no package but this one. What is said about a server that is away depends on
-# what was found within a short limit: on a busy machine that may be nothing at first.
+# Runs all lines in one process, which has no package but this one. The message about an absent server depends on the
+# findings within a short limit: on a busy machine there may be none at first.
 WALK = """
 import contextlib, io, json, sys, traceback
 from mangonel.cli import main
@@ -190,7 +190,7 @@ def test_a_store_that_is_away_is_named_without_its_password(
 
 
 LEAVES = [parser for parser in parsers(parser_of(COMMANDS)) if not children(parser)]
-# Its findings have statuses of their own.
+# Its findings have exit statuses of their own.
 JUDGES = "mangonel doctor"
 
 
@@ -200,7 +200,7 @@ def test_every_command_was_tried_without_what_it_needs() -> None:
 
 
 def typed(leaf: argparse.ArgumentParser, uri: str = "") -> list[str]:
-    """Return a command line of this command, with something for each word that it must have."""
+    """Return a command line of this command, with a value for each required argument."""
     words = leaf.prog.split()[1:]
     for action in leaf._actions:
         if action.metavar == "URI":
@@ -233,7 +233,7 @@ NUMBERS = {
     (leaf.prog, action.option_strings[-1]): leaf
     for leaf in LEAVES
     for action in leaf._actions
-    # Other types than files are those of numbers.
+    # Types other than files are numbers.
     if action.option_strings
     and action.type not in (None, Path)
     and getattr(action.type, "__annotations__", {}).get("return") != "Path"

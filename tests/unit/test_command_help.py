@@ -1,4 +1,4 @@
-"""Every command of `mangonel` has one shape and explains itself: all parsers are walked."""
+"""Every command of `mangonel` has the same structure and explains itself: all parsers are visited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mangonel.cli import COMMANDS, parser_of
 ALL = {parser.prog: parser for parser in parsers(parser_of(COMMANDS))}
 LEAVES = {name: parser for name, parser in ALL.items() if not children(parser)}
 
-# Those that talk to a deployment or a store; the others need none.
+# Commands that talk to a deployment or a store; the others need none.
 WITH_URI = {
     "mangonel advise",
     "mangonel doctor",
@@ -27,7 +27,7 @@ WITH_URI = {
     *(f"mangonel websessions {name}" for name in ("setup", "purge", "stats", "list", "revoke", "export")),
     *(f"mangonel lab {name}" for name in ("first", "run", "guard", "aa", "profile", "doctor")),
 }
-# Those that write a file or a folder of them.
+# Commands that write a file or a folder of files.
 WITH_OUTPUT = {
     "mangonel gridfs get",
     "mangonel odm pull",
@@ -59,7 +59,7 @@ def test_every_argument_says_what_it_is_for(name: str) -> None:
     for action in arguments(ALL[name]):
         assert action.help, action
         assert action.help != argparse.SUPPRESS, action
-        # A value's name is written large, never made of the option's.
+        # A value's placeholder is in capitals, and not derived from the option's name.
         if action.nargs != 0 and not isinstance(action, argparse._VersionAction | argparse._HelpAction):
             assert action.metavar is not None, action
 

@@ -1,4 +1,4 @@
-"""The command `mangonel`: its version and its help, and how little they import."""
+"""The command `mangonel`: its version, its help, and its few imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`mangonel completion`: the scripts offer what may follow, in the shells that are here."""
+"""`mangonel completion`: the scripts offer the possible next words, in the installed shells."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from mangonel._completion import SHELLS, script
 from mangonel.cli import COMMANDS, main, parser_of
 
-# What has been typed up to the cursor, what is offered.
+# The text up to the cursor, and the completions.
 CASES = [
     ("mangonel gri", {"gridfs"}),
     ("mangonel gridfs ", {"put", "get", "ls", "rm"}),
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(shell: str, program: str, folder: Path) -> list[set[str]]:
-    """Run a shell's program and return the first words of its lines, by blocks that end in an empty line."""
+    """Run a shell's program and return the first words of its lines, in blocks that end with an empty line."""
     ran = subprocess.run(
         [shell, "--norc" if shell == "bash" else "--no-config", "-c", program],
         cwd=folder,
@@ -46,7 +46,7 @@ def ask(shell: str, program: str, folder: Path) -> list[set[str]]:
 
 
 def test_bash_completes_commands_options_and_choices(folder: Path) -> None:
-    # As readline does it: the words, which one the cursor is in, the function that `complete` names.
+    # As readline does it: the words, the index of the word at the cursor, the function that `complete` names.
     program = "source ./bash\n"
     for typed, _ in CASES:
         words = typed.split(" ")

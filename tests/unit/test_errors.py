@@ -1,4 +1,4 @@
-"""The tree of exceptions, and the reading of a server's error replies, compared with PyMongo."""
+"""The tree of exceptions, and the parsing of a server's error replies, compared with PyMongo."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _pymongo_error(check: Any, *arguments: Any) -> Exception | None:
 
 
 def _facts(error: Any) -> Any:
-    """Return all that a program can see of an error, in a form both drivers share."""
+    """Return everything that a program can see of an error, in a form both drivers share."""
     if error is None:
         return None
     names = ("code", "details", "errors", "timeout", "_max_wire_version")

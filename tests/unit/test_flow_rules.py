@@ -1,4 +1,4 @@
-"""The checker of flows finds what would make a flow run on one face only."""
+"""The checker of flows finds code that would run on one face only."""
 
 from __future__ import annotations
 

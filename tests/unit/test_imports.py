@@ -1,4 +1,4 @@
-"""What a program loads, and where it finds the classes whose modules it names as PyMongo's."""
+"""The modules that a program loads, and the places of the classes that claim PyMongo's module names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from mangonel.server import Server
 
-# What costs milliseconds, and what a program that connects, inserts and ends has no use for.
+# Modules that cost milliseconds and that a program which connects, inserts and ends does not need.
 HEAVY = {
     "asyncio",
     "base64",
@@ -54,7 +54,7 @@ HEAVY = {
     "zlib",
 }
 
-# All that the first client takes with it: a module more is half of a millisecond at most, but each wants a reason.
+# All modules that the first client imports: another one costs half a millisecond at most, but needs a reason.
 FIRST_CLIENT = """
     _api _api.blocking_client _arguments _core _faces _faces.background _faces.blocking _faces.deadline
     _faces.monitors _faces.port _faces.sockets _light _observe _observe.listeners _observe.logger_names
@@ -155,7 +155,7 @@ def test_module_of_the_blocking_face_has_the_names_of_pymongos(name: str) -> Non
 
 
 def test_no_module_of_the_mapper_takes_the_place_of_a_name() -> None:
-    # An import of the module would put it where `from mangonel.odm import name` looks first.
+    # An import of the module would set it as an attribute, where `from mangonel.odm import name` looks first.
     import pkgutil
 
     import mangonel.odm

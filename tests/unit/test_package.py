@@ -1,4 +1,4 @@
-"""What `import mangonel` offers, compared with `import pymongo`."""
+"""The public names of `import mangonel`, compared with `import pymongo`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_type_checkers_see_every_exported_name() -> None:
 def lazy_modules() -> list[str]:
     root = Path(mangonel.__file__).parent
     late = [path for path in sorted(root.rglob("*.py")) if "late_names(__name__" in path.read_text()]
-    # If a module has a stub, the stub is read instead.
+    # If a module has a stub, the test reads the stub instead.
     paths = [path for path in late if not path.with_suffix(".pyi").exists()]
     return [
         ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
@@ -68,7 +68,7 @@ def lazy_modules() -> list[str]:
 
 @pytest.mark.parametrize("name", lazy_modules())
 def test_names_that_are_loaded_late_are_imported_for_readers_of_the_source(name: str) -> None:
-    # Type checkers and the reference's generator run no code: they see what the source binds.
+    # Type checkers and the reference's generator run no code: they see only names bound in the source.
     module = importlib.import_module(name)
     bound: set[str] = set()
     for node in ast.walk(ast.parse(inspect.getsource(module))):
@@ -78,7 +78,7 @@ def test_names_that_are_loaded_late_are_imported_for_readers_of_the_source(name:
             bound.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound.add(node.id)
-    # A private module may leave it to those that import from it.
+    # A private module may leave `__all__` to the modules that import from it.
     is_private = name.rpartition(".")[2].startswith("_")
     assert set(getattr(module, "__all__", ()) if is_private else module.__all__) - bound == set()
 

@@ -1,4 +1,4 @@
-"""Which class of sockets the blocking face opens."""
+"""The class of sockets that the blocking face opens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_socket_that_is_dropped_is_closed_without_a_warning(address: tuple[str
     opened = open_socket(address, five_seconds)
     descriptor = opened.fileno()
 
-    # A warning would run Python code, and lose what a signal handler raises in it.
+    # A warning would run Python code, and lose an exception that a signal handler raises in it.
     assert type(opened) is NativeSocket
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""The DNS side of mongodb+srv://: which hosts and options an answer may bring. DNS is played by a table."""
+"""DNS for mongodb+srv://: the hosts and options that a response may contain. A table stands in for DNS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Zone = dict[tuple[str, str], Any]
 
 @pytest.fixture
 def zone(monkeypatch: pytest.MonkeyPatch) -> Zone:
-    """Return the records that DNS knows, to be filled by the test; questions are kept under ("asked", "")."""
+    """Return the DNS records, which the test fills; queries are kept under ("asked", "")."""
     records: Zone = {("asked", ""): []}
 
     def query(name: str, record: str, timeout: float) -> Any:

@@ -183,7 +183,7 @@ URIS = [
 ]
 
 
-# Classes of this driver's tree of errors that PyMongo's does not have.
+# Classes of this driver's error tree that PyMongo's lacks.
 ADDED = {"UnsafeValueError", "UsageError"}
 
 
@@ -244,7 +244,7 @@ def test_every_option_of_pymongo_is_known() -> None:
     # PyMongo has no SOCKS5.
     own = {"proxyhost", "proxypassword", "proxyport", "proxyusername"}
     assert set(options.URI_OPTIONS) - own == set(common.URI_OPTIONS_VALIDATOR_MAP)
-    # Ours alone: a ready context, where PyMongo takes files only; advice, metrics and spans.
+    # Ours alone: a ready SSL context, where PyMongo accepts files only; advice, metrics and spans.
     assert set(options.ALL_OPTIONS) - {"advise", "metrics", "ssl_context", "tracing"} - own == set(
         common.VALIDATORS
     )

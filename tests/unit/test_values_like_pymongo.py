@@ -23,10 +23,10 @@ def _outcome(call: Callable[[], Any]) -> Any:
     return value, sorted(warning.category.__name__ for warning in caught)
 
 
-# Classes of this driver's tree of errors that PyMongo's does not have.
+# Classes of this driver's error tree that PyMongo's lacks.
 ADDED = {"UsageError", "NetworkError"}
 
-# Module, class, and arguments as they are evaluated against each package: `m` is the package's module finder.
+# Module, class, and arguments as evaluated for each package: `m` is the package's module finder.
 CONSTRUCTIONS = [
     ("write_concern", "WriteConcern", arguments)
     for arguments in [
@@ -161,7 +161,7 @@ CONSTRUCTIONS += [
     for r in REPLIES
     for a in (True, False)
     for b in (True, False)
-    # Not what a server sends in a client's bulk_write, where `upserted` is a document.
+    # Not as a server replies to a client's bulk_write, where `upserted` is a document.
     if not (b and not isinstance(r.get("upserted", {}), dict))
 ]
 CONSTRUCTIONS += [

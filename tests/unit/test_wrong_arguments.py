@@ -1,8 +1,8 @@
-"""A wrong argument of any public callable is told in words of this package, not by an error of an inner line.
+"""A wrong argument of any public callable raises this package's own error, not one from an inner line.
 
 Every public class, function and method of `tools.docs_public` is called with values of wrong types: for each of its
-arguments in turn where `VALID` has values for those that it needs, else for all of these at once. What a call accepts
-is no matter here. Where PyMongo has the name and refuses the value, the classes of the errors agree.
+arguments in turn where `VALID` has values for those that it needs, else for all of these at once. Accepted values are
+not tested here. Where PyMongo has the name and refuses the value, the classes of the errors agree.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ MADE = [
     "hello.Hello",
 ]
 # fmt: on
-# Arguments that are left out, and why.
+# Arguments that are left out, and the reasons.
 EXCEPT = {
-    # None is the default here; PyMongo wants its own.
+    # None is the default here; PyMongo requires a value.
     "mangonel.bson.encode": ("codec_options",),
-    # The mapping of columns is pyarrow's, and so are its words.
+    # pyarrow takes the mapping of columns, and the messages are pyarrow's.
     "collection.insert_arrow": ("table",),
     # The error names the attribute that the document lacks.
     "document.to_dict": ("also",),
@@ -65,7 +65,7 @@ EXCEPT = {
 WRONG: list[Any] = ["text", 5, 1.5, b"\0", {"a": 1}, [1], ("a",), object(), None, dict]
 DEAD = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1"
 
-# Values for the arguments that a callable needs, by the end of its name.
+# Values for required arguments, by the ending of the argument's name.
 VALID: dict[str, tuple[Any, ...]] = {
     "InsertOne": ({},),
     "UpdateOne": ({}, {"$set": {}}),
@@ -118,7 +118,7 @@ VALID: dict[str, tuple[Any, ...]] = {
 
 
 class Thing(Document):
-    """A model to call the methods of."""
+    """A model whose methods are called."""
 
     name: str
     n: int = 0
@@ -150,7 +150,7 @@ def instances() -> Iterator[dict[str, Any]]:
     client.close()
 
 
-# What Python itself says of a wrong type.
+# Python's own messages for a wrong type.
 PYTHONS = re.compile(
     r"has no attribute|not iterable|not supported between|unsupported operand|not callable|"
     r"not subscriptable|dictionary update sequence|"
@@ -159,7 +159,7 @@ PYTHONS = re.compile(
     r"is not an instance of '|expected string or bytes-like|descriptor '|"
     r"int\(\) argument|missing \d+ required|unexpected keyword|string pattern on"
 )
-# PyMongo raises these on purpose, others where it stumbles.
+# PyMongo raises these on purpose, and others by accident.
 REFUSALS = (
     "TypeError",
     "ValueError",
@@ -172,7 +172,7 @@ REFUSALS = (
 
 
 def is_told(error: BaseException) -> bool:
-    """Return whether the error was raised for the caller: by a `raise` of the package, or by words like those."""
+    """Return whether the error was raised for the caller: by a `raise` of the package, or with a message like those."""
     if PYTHONS.search(str(error)):
         return False
     if not isinstance(error, (AttributeError, LookupError, AssertionError, NameError, RuntimeError)):
@@ -218,7 +218,7 @@ def calls(name: str, called: Callable[..., Any]) -> Iterator[tuple[str, Any, lis
     }
     valid = list(VALID.get(name.rpartition(".")[2], ()))
     for value in WRONG:
-        # Some calls change it.
+        # Some calls change the value.
         wrong = copy.copy(value)
         if required:
             yield (
@@ -253,7 +253,7 @@ def theirs(name: str) -> Any:
 
 
 def refusals(name: str, called: Callable[..., Any], peer: Any = None) -> Iterator[str]:
-    """Yield what is wrong with the errors of a callable."""
+    """Yield the faults of a callable's errors."""
     told = set(EXCEPT.get(name, ()))
     for argument, wrong, given, keywords in calls(name, called):
         if argument in told:
@@ -282,7 +282,7 @@ def members(made: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
             continue
         owner = next(each for each in type(made).__mro__ if name in vars(each))
         is_method = inspect.isroutine(inspect.getattr_static(owner, name))
-        # The methods of `CheckedSettings` are for the package.
+        # The methods of `CheckedSettings` are internal.
         is_public = owner.__module__.startswith("mangonel.") and owner.__name__ != "CheckedSettings"
         if is_public and is_method:
             yield name, getattr(made, name)
@@ -341,7 +341,7 @@ PUBLIC_CLASSES = {
     name: found
     for module in (mangonel.api, gridfs)
     for name in dir(module)
-    # Some are what faces and ports are made of.
+    # Some are building blocks of faces and ports.
     if isinstance(found := getattr(module, name), type) and not found.__module__.startswith("mangonel._")
 }
 

@@ -1,4 +1,4 @@
-"""Functions that move collections, and `for`, refuse what is no collection or one of the other face."""
+"""Functions that move collections, and `for`, refuse objects that are not collections or belong to the other face."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an operation's arguments in the format to those of a method.
+"""Translate an operation's arguments in the format to a method's.
 
 Spec: unified-test-format, "operation". Finds the methods' spelling by their signatures.
 """
@@ -16,7 +16,7 @@ from spec.unified.entities import Entities
 
 __all__ = ["Arguments"]
 
-# What a method calls by another word.
+# Arguments that a method names differently.
 _RENAMED = {
     ("collection", "rename"): {"to": "new_name"},
     ("collection", "distinct"): {"fieldName": "key"},
@@ -30,13 +30,13 @@ _RENAMED = {
     ("bucket", "rename"): {"id": "file_id"},
 }
 
-# Documents whose order counts, as the lists of pairs that every version of the API takes.
+# Documents whose order matters, as the lists of pairs that every version of the API accepts.
 _ORDERED = frozenset(("hint", "keys", "min", "max"))
 
 
 @functools.cache
 def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of a function's parameters, for thousands of calls of a hundred methods."""
+    """Return the names of a function's parameters; cached for thousands of calls of a hundred methods."""
     return frozenset(inspect.signature(function).parameters)
 
 
@@ -66,7 +66,7 @@ class Arguments:
         result = {}
         for key, value in arguments.items():
             spelled = renamed.get(key) or values.snake_case(key)
-            # What a method only passes on keeps the server's spelling.
+            # Options that a method only passes on keep the server's spelling.
             result[spelled if spelled in parameters else key] = self._value(name, key, value)
         return result
 

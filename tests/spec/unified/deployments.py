@@ -1,4 +1,5 @@
-"""A running deployment as a case needs it: its data before, fail points off after, looks past the client under test.
+"""A running deployment prepared for a case: it loads the data, turns fail points off afterwards, and reads behind the
+client under test.
 
 Knows no test format. Everything goes through blocking clients of its own.
 """
@@ -17,14 +18,14 @@ from spec.unified.driver import Driver
 
 __all__ = ["Deployment", "Leaves"]
 
-# This one hangs up while the write goes on: the server tries a failed batch again, document by document, which succeeds
-# when the fail point is gone by then.
+# This fail point hangs up while the write continues: the server retries a failed batch, document by document, which
+# succeeds once the fail point is off.
 _LATE_FAIL_POINT = "onPrimaryTransactionalWrite"
 _SERVERS_OWN = re.compile(r"^(admin|config|local)\.")
 
 
 class Leaves(enum.Enum):
-    """What a case leaves as it found it."""
+    """The data that a case leaves unchanged."""
 
     ALL = "collections and documents"
     COLLECTIONS = "collections, but not their documents"
@@ -32,7 +33,7 @@ class Leaves(enum.Enum):
 
 
 class Deployment:
-    """A server of `mangonel.server`, and clients that the cases do not see."""
+    """A server of `mangonel.server`, and clients that are invisible to the cases."""
 
     def __init__(self, driver: Driver, server: Server) -> None:
         self._driver = driver
@@ -43,17 +44,17 @@ class Deployment:
         self._last_write = concerns.WriteConcern(w="majority")
         self._is_set = len(server.members) > 1 or server.replica_set_name is not None
         self._first_write = concerns.WriteConcern(w=1)
-        # Collections that have neither options nor indexes of their own, with the documents where these are known.
+        # Collections without options or indexes of their own, and their documents where these are known.
         self._plain: dict[tuple[str, str], bytes | None] = {}
 
     @property
     def uri(self) -> str:
-        """What the clients under test connect to."""
+        """The URI for the clients under test."""
         return self._server.uri
 
     @functools.cached_property
     def cluster_time_command(self) -> dict[str, Any]:
-        """A command whose reply carries the cluster time, where there is one."""
+        """Run a command whose reply carries the cluster time, if the deployment has one."""
         return {"ping": 1}
 
     def load(self, data: list[Mapping[str, Any]]) -> Any:
@@ -69,7 +70,7 @@ class Deployment:
         database = self._client[wanted["databaseName"]]
         name, documents = wanted["collectionName"], wanted["documents"]
         place = (wanted["databaseName"], name)
-        # As bytes, since 1, 1.0 and true are different documents.
+        # As bytes, since 1, 1.0 and true are different values.
         content = self._driver.bson("").encode({"documents": documents})
         if "createOptions" not in wanted and place in self._plain:
             if self._plain[place] == content:
@@ -87,14 +88,14 @@ class Deployment:
         """Leave an empty collection, or none if the documents that follow make one."""
         name = wanted["collectionName"]
         self._plain.pop((wanted["databaseName"], name), None)
-        # With it what Queryable Encryption counts beside it goes, which decides the tags of the next values.
+        # This also drops the counters of Queryable Encryption, which determine the tags of the next values.
         options = wanted.get("createOptions", {})
         database.drop_collection(name, encrypted_fields=options.get("encryptedFields"))
         if "createOptions" in wanted or not wanted["documents"]:
             database.create_collection(name, check_exists=False, write_concern=self._last_write, **options)
 
     def forget(self, leaves: Leaves) -> None:
-        """Note what a case may change in the collections that `load` fills."""
+        """Note the possible changes of a case to the collections that `load` fills."""
         if leaves is Leaves.COLLECTIONS:
             self._plain = dict.fromkeys(self._plain)
         elif leaves is Leaves.NOTHING:
@@ -131,7 +132,7 @@ class Deployment:
                 self._member(member.address).admin.command({"configureFailPoint": name, "mode": "off"})
 
     def _wait_for_writes(self) -> None:
-        """Return when no write of a client is under way."""
+        """Return when no client has a write in progress."""
         writes = {"active": True, "clientMetadata": {"$exists": True}, "ns": {"$not": _SERVERS_OWN}}
         pipeline = [{"$currentOp": {"allUsers": True}}, {"$match": writes}]
         deadline = time.monotonic() + 60
@@ -144,7 +145,7 @@ class Deployment:
         self._client.admin.command("killAllSessions", [])
 
     def close(self) -> None:
-        """Close the clients; the server is another's."""
+        """Close the clients; the server belongs to others."""
         for client in (self._client, *self._direct.values()):
             client.close()
 

@@ -1,4 +1,4 @@
-"""What a case with encryption needs, told from the case alone: query analysis, a key service, or neither.
+"""The requirements of a case with encryption, read from the case alone: query analysis, a key service, or neither.
 
 Runs nothing, and knows no case by its name.
 
@@ -16,17 +16,17 @@ __all__ = ["ANALYSIS", "SERVICE", "entities_of", "missing_for_encryption", "miss
 ANALYSIS = "needs automatic encryption: crypt_shared or mongocryptd"
 SERVICE = "needs a key management service of a cloud"
 
-# Operations whose update must have operators; the driver itself refuses a document without.
+# Operations whose update must have operators; the driver itself refuses a document without any.
 _UPDATES = ("updateOne", "updateMany", "findOneAndUpdate")
-# Commands that the library lets through unseen.
+# Commands that the library passes through unread.
 _UNSEEN = ("dropCollection", "dropDatabase", "listCollections", "listCollectionNames", "listIndexes")
-# Without these the library refuses a master key before it asks anybody.
+# Without these the library refuses a master key before it contacts any service.
 _MASTER_KEYS = {
     "aws": ("key", "region"),
     "azure": ("keyVaultEndpoint", "keyName"),
     "gcp": ("projectId", "location", "keyRing", "keyName"),
 }
-# The first server of Queryable Encryption; the driver creates no such collection on an older one.
+# The first server with Queryable Encryption; the driver creates no such collection on an older one.
 _QUERYABLE = 7
 
 
@@ -43,7 +43,7 @@ def entities_of(
 
 
 def missing_for_encryption(shared: Mapping[str, Any], test: Mapping[str, Any]) -> str | None:
-    """Return what the encryption of a case needs beside a server, or None."""
+    """Return the requirements of a case's encryption besides a server, or None."""
     entities = {wanted["id"]: (kind, wanted) for kind, wanted in entities_of(shared, test)}
     reasons = [_missing_for_operation(shared, test, operation, entities) for operation in test["operations"]]
     for reason in (ANALYSIS, SERVICE):
@@ -53,7 +53,7 @@ def missing_for_encryption(shared: Mapping[str, Any], test: Mapping[str, Any]) -
 
 
 def missing_library(asked: Any, version: tuple[int, ...] | None) -> str | None:
-    """Return what a requirement `csfle` lacks, or None.
+    """Return the unmet part of a requirement `csfle`, or None.
 
     Args:
         asked: its value; None: there is none.
@@ -70,7 +70,7 @@ def missing_library(asked: Any, version: tuple[int, ...] | None) -> str | None:
 
 
 def numbers_of(text: str) -> tuple[int, ...]:
-    """Return the numbers of a version; what follows them, as in "1.21.0-dev", is left out."""
+    """Return the numbers of a version, without a suffix such as "-dev"."""
     found = re.match(r"\d+(?:\.\d+)*", text)
     return tuple(int(part) for part in found[0].split(".")) if found else ()
 
@@ -105,12 +105,12 @@ def _is_seen(
     kind: str,
     options: Mapping[str, Any],
 ) -> bool:
-    """Whether a command with documents belongs to an operation that involves query analysis or a data key."""
+    """Return whether a command with documents belongs to an operation that involves query analysis or a data key."""
     name, arguments = operation["name"], operation.get("arguments", {})
     if name in _UNSEEN or (kind == "database" and name == "aggregate"):
         return False
     if name == "runCommand":
-        # A command that names no collection is let through, or refused, by its name.
+        # A command that names no collection is passed or refused by its name.
         return not isinstance(arguments["command"][arguments["commandName"]], (int, float))
     if name in _UPDATES:
         update = arguments["update"]
@@ -132,7 +132,7 @@ def _is_for_servers_before(major: int, *parts: Mapping[str, Any]) -> bool:
 def _asks_service(
     shared: Mapping[str, Any], operation: Mapping[str, Any], options: Mapping[str, Any]
 ) -> bool:
-    """Whether a data key goes to a service, or comes from one."""
+    """Return whether a data key goes to a service, or comes from one."""
     name, arguments = operation["name"], operation.get("arguments", {})
     master = arguments.get("opts", {}).get("masterKey", {})
     if name == "createDataKey":
@@ -149,7 +149,7 @@ def _asks_service(
 
 
 def _is_chosen(key: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
-    """Whether a filter of the specification chooses a data key: by equality with a name, or by inequality."""
+    """Return whether a filter of the specification selects a data key: by equality with a name, or by inequality."""
     for field, wanted in condition.items():
         found = key.get(field, ())
         if isinstance(wanted, str):
@@ -163,7 +163,7 @@ def _is_chosen(key: Mapping[str, Any], condition: Mapping[str, Any]) -> bool:
 
 
 def _keys_of(shared: Mapping[str, Any], options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the data keys that the case has in the key vault of a client."""
+    """Return the data keys in the key vault of a client."""
     return [
         document
         for data in shared.get("initialData", ())

@@ -25,7 +25,7 @@ CLOSE_TIMEOUT = 60.0
 
 @dataclass
 class ClientEntity:
-    """A client and what is observed of it."""
+    """A client and the records of its activity."""
 
     client: Any
     log: EventLog
@@ -36,7 +36,7 @@ class ClientEntity:
 
     @property
     def topology_ids(self) -> list[Any]:
-        """The id by which events and messages name the client; none before its first operation."""
+        """Return the id by which events and messages name the client; none before its first operation."""
         return [event.topology_id for event in self.inner_log.events("sdam")]
 
 
@@ -57,7 +57,7 @@ _INNER_EVENTS = (
 
 
 class Entities:
-    """Makes the things of a case and closes them at its end."""
+    """Creates the entities of a case and closes them at its end."""
 
     def __init__(self, face: Face, uri: str, cluster_time: Any, options: Mapping[str, Any]) -> None:
         self._options = options
@@ -67,7 +67,7 @@ class Entities:
         self._values: dict[str, Any] = {}
         self._contexts = contextlib.ExitStack()
         self._starts: list[asyncio.Future[None]] = []
-        # By its id: the database of a bucket, and its name in there.
+        # By id: the database of a bucket, and its name there.
         self.buckets: dict[int, tuple[Any, str]] = {}
 
     def find(self, name: str) -> Any:
@@ -76,17 +76,17 @@ class Entities:
         return self._values[name]
 
     def keep(self, name: str, value: Any) -> None:
-        """Give a result of an operation a name."""
+        """Name an operation's result."""
         assert name not in self._values, f"the case has two {name!r}"
         self._values[name] = value
 
     @property
     def has_sessions(self) -> bool:
-        """Whether one of them is a session."""
+        """Return whether one of them is a session."""
         return any(isinstance(value, SessionEntity) for value in self._values.values())
 
     async def create(self, descriptions: list[Mapping[str, Any]]) -> None:
-        """Make the things that the descriptions ask for, in their order."""
+        """Create the described entities, in their order."""
         for description in descriptions:
             kind, wanted = next(iter(description.items()))
             make = getattr(self, f"_make_{kind}", None)
@@ -126,14 +126,14 @@ class Entities:
         client_class = self._face.public(driver.module(""), "MongoClient")
         entity.client = client_class(self._seeds(options), **options)
         if self._face.is_async:
-            # As the format expects; an asyncio client would wait for its first operation.
+            # As the format expects; an asyncio client would otherwise wait for its first operation.
             self._starts.append(asyncio.ensure_future(_connect(entity.client)))
         if "awaitMinPoolSizeMS" in wanted:
             await self._fill_pools(entity, options, wanted["awaitMinPoolSizeMS"] / 1000)
         return entity
 
     def _seeds(self, options: Mapping[str, Any]) -> str:
-        """Return the URI; of one host only for a direct connection, as the format wants."""
+        """Return the URI; for a direct connection with one host only, as the format requires."""
         hosts, slash, rest = self._uri.removeprefix("mongodb://").partition("/")
         if options.get("directConnection"):
             users, at, hosts = hosts.rpartition("@")
@@ -142,7 +142,7 @@ class Entities:
 
     async def _fill_pools(self, entity: ClientEntity, options: Mapping[str, Any], seconds: float) -> None:
         client = entity.client
-        # The first command makes the pools known; the limit of the case is for the operations of the case.
+        # The first command creates the pools; the case's limit applies to its operations.
         with self._face.driver.module("").timeout(seconds):
             await self._face.wait(client.admin.command("ping"))
         wanted = options["minPoolSize"] * len(await self._face.wait(client.nodes))
@@ -199,7 +199,9 @@ class Entities:
         return self._face.start_worker()
 
     async def close(self) -> None:
-        """End what the case left: cursors, sessions, then the clients. A lost connection does no harm here."""
+        """Close everything that the case left: cursors, sessions, then the clients. A lost connection does no harm
+        here.
+        """
         for start in self._starts:
             start.cancel()
         with self._contexts:
@@ -217,7 +219,7 @@ class Entities:
 
 
 async def _connect(client: Any) -> None:
-    # Without a server the case says what comes of it.
+    # Without a server the case itself expects the outcome.
     with contextlib.suppress(Exception):
         await client.aconnect()
 

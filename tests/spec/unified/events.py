@@ -1,4 +1,4 @@
-"""What a client's listeners saw, and whether it is what a case expects.
+"""The events of a client's listeners, compared with those that a case expects.
 
 Spec: unified-test-format, "expectedEvent". Knows no operations.
 """
@@ -26,7 +26,7 @@ _LISTENERS = {
     "TopologyListener": "opened description_changed closed",
 }
 
-# Never shown, unless a client asks for them: they carry secrets.
+# Hidden unless a client asks for them: they carry secrets.
 _SENSITIVE = frozenset(
     (
         "authenticate",
@@ -61,18 +61,18 @@ class EventLog:
                 self._events.append(event)
 
     def clear(self) -> None:
-        """Forget what was seen."""
+        """Forget the events so far."""
         with self._lock:
             self._events.clear()
 
     def events(self, kind: str | None = None) -> list[Any]:
-        """Return those seen so far; with a kind, such as "cmap", only its own."""
+        """Return the events so far; with a kind, such as "cmap", only its own."""
         with self._lock:
             seen = list(self._events)
         return [event for event in seen if kind is None or _kind(event) == kind]
 
     def count(self, name: str) -> int:
-        """Return how many of that name were seen."""
+        """Return how many events of that name occurred."""
         return sum(_name(event) == name for event in self.events())
 
     def _is_ignored(self, event: Any) -> bool:
@@ -84,13 +84,13 @@ class EventLog:
         if self._shows_secrets:
             return False
         if command.lower() in ("hello", "ismaster"):
-            # A greeting with a speculative authentication in it is shown empty.
+            # A hello with speculative authentication appears empty.
             return not getattr(event, "command", None) and not getattr(event, "reply", None)
         return command.lower() in _SENSITIVE
 
 
 def make_listener(driver: Driver, log: EventLog) -> Any:
-    """Return a listener of every kind that hands all it hears to the log."""
+    """Return a listener of every kind that passes all events to the log."""
     monitoring = driver.module("monitoring")
     methods = {name for names in _LISTENERS.values() for name in names.split()}
     bases = tuple(getattr(monitoring, name) for name in _LISTENERS)
@@ -99,7 +99,7 @@ def make_listener(driver: Driver, log: EventLog) -> Any:
 
 
 def check_events(matcher: Matcher, expected: Mapping[str, Any], log: EventLog) -> None:
-    """Raise AssertionError when a client did not see what it should have."""
+    """Raise AssertionError when a client's events differ from the expected ones."""
     kind = expected.get("eventType", "command")
     seen = log.events(kind)
     wanted = expected["events"]
@@ -114,7 +114,7 @@ def check_events(matcher: Matcher, expected: Mapping[str, Any], log: EventLog) -
 
 
 def event_matches(matcher: Matcher, expected: Mapping[str, Any], event: Any) -> bool:
-    """Whether an event is one of those that an operation waits for or counts."""
+    """Return whether an event is one of those that an operation waits for or counts."""
     try:
         _check_event(matcher, expected, event, "event")
     except AssertionError:
@@ -145,8 +145,8 @@ def _check_event(matcher: Matcher, expected: Mapping[str, Any], event: Any, at: 
 def _as_case_says(expected: Any, document: Any) -> Any:
     """Return a command as a case of downloads expects it: GridFS asks for an id by `$eq`, as PyMongo 4.20 does.
 
-    An id that is a document is so never read as operators. PyMongo's copies of the cases say `$eq` too, and are taken
-    by their word.
+    So an id that is a document is never read as operators. PyMongo's copies of the cases have `$eq` too, and are
+    compared unchanged.
     """
     if not str(document.get("find", "")).endswith((".files", ".chunks")):
         return document
@@ -167,7 +167,7 @@ def _is_eq(value: Any) -> bool:
 def _check_description(expected: Mapping[str, Any], description: Any, at: str) -> None:
     if "type" not in expected:
         return
-    # A topology calls its type what servers call theirs by number.
+    # A topology's type is a name, while servers give theirs as a number.
     found = getattr(description, "topology_type_name", None) or description.server_type_name
     wanted = {"Primary": "RSPrimary"}.get(expected["type"], expected["type"])
     assert found == wanted, f"{at}: expected {wanted}, got {found}"

@@ -1,4 +1,4 @@
-"""Whether an error is the one that a case expects.
+"""Compare an error with the one that a case expects.
 
 Spec: unified-test-format, "expectedError".
 """
@@ -16,7 +16,7 @@ __all__ = ["check_error"]
 
 
 def check_error(driver: Driver, matcher: Matcher, expected: Mapping[str, Any], error: BaseException) -> None:
-    """Raise AssertionError from the error itself when it is not the expected one."""
+    """Raise AssertionError from the error when it is not the expected one."""
     try:
         for name, value in expected.items():
             _CHECKS[name](driver, matcher, value, error)
@@ -42,7 +42,7 @@ def _is_timeout_error(driver: Driver, matcher: Matcher, value: bool, error: Any)
 
 
 def _contains(driver: Driver, matcher: Matcher, value: str, error: Any) -> None:
-    # Some of what servers say stands in the error inside, or in the single write errors.
+    # Some server messages are in the nested error, or in the single write errors.
     texts = [str(error), str(_innermost(error)), str(getattr(error, "details", ""))]
     assert any(value.lower() in text.lower() for text in texts), f"expected {value!r} in {error!r}"
 
@@ -93,7 +93,7 @@ def _write_concern_errors(driver: Driver, matcher: Matcher, value: list[Any], er
 
 
 def _innermost(error: Any) -> Any:
-    # A client's bulk write wraps what ended it, and so does encryption.
+    # A client's bulk write wraps the error that ended it, and so does encryption.
     return getattr(error, "error", None) or getattr(error, "cause", None) or error
 
 

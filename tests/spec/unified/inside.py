@@ -1,4 +1,4 @@
-"""What the format asks and no public name tells: pins, dirt, the state of a transaction."""
+"""State that the format asks for and no public name shows: pins, dirty sessions, a transaction's state."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["is_dirty", "is_pinned", "pinned_address", "transaction_state"]
 
 
 def is_dirty(session: Any) -> bool:
-    """Whether its server session will not go back to the pool."""
+    """Return whether its server session will not go back to the pool."""
     if _is_ours(session):
         return bool(session._handle.is_dirty)
     return bool(session._server_session.dirty)
 
 
 def is_pinned(session: Any) -> bool:
-    """Whether its transaction is bound to a router or a connection."""
+    """Return whether its transaction is bound to a router or a connection."""
     return pinned_address(session) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a case leaves of the data that it began with, so that the next case is given only what it lacks.
+"""Track the data that a case leaves unchanged, so that the next case receives only the missing data.
 
 A new collection costs a server twenty times what a find costs it, and most cases begin with the same documents.
 """
@@ -13,7 +13,8 @@ from spec.unified.suites import Case
 
 __all__ = ["left_by"]
 
-# Operations by what they leave; some count by those inside them. One that is not here may do anything.
+# Operations by the data that they leave unchanged; some depend on inner operations. An unlisted one may change
+# anything.
 _OPERATIONS = {
     Leaves.ALL: (
         "find findOne countDocuments estimatedDocumentCount distinct aggregate createChangeStream createFindCursor"
@@ -37,7 +38,7 @@ _WRITING_STAGES = ("$out", "$merge")
 
 
 def left_by(case: Case) -> Leaves:
-    """Return what a case leaves as it found it, whether it passes or fails."""
+    """Return the data that a case leaves unchanged, whether it passes or fails."""
     found = set(map(_left_by, _operations(case.test["operations"])))
     return next((least for least in (Leaves.NOTHING, Leaves.COLLECTIONS) if least in found), Leaves.ALL)
 
@@ -53,7 +54,7 @@ def _left_by(operation: Mapping[str, Any]) -> Leaves:
 
 
 def _operations(value: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the operations in a part of a case, those of callbacks and threads too."""
+    """Yield the operations in a part of a case, including those of callbacks and threads."""
     if isinstance(value, Mapping):
         if "object" in value and isinstance(value.get("name"), str):
             yield value

@@ -1,4 +1,4 @@
-"""The log messages of a client, and whether they are what a case expects.
+"""The log messages of a client, compared with those that a case expects.
 
 Spec: unified-test-format, "expectedLogMessage".
 """
@@ -19,12 +19,12 @@ __all__ = ["MessageLog", "check_messages"]
 COMPONENTS = ("command", "topology", "serverSelection", "connection")
 # Both spellings in use.
 _LONGEST = ("MONGODB_LOG_MAX_DOCUMENT_LENGTH", "MONGOB_LOG_MAX_DOCUMENT_LENGTH")
-# Which detail of a failed command may be shown when the rest of it is secret.
+# The detail of a failed command that may be shown when the rest of it is secret.
 _OPEN_FIELDS = frozenset(("code", "codeName", "errorLabels"))
 
 
 class MessageLog(logging.Handler):
-    """Collects the structured messages of the driver's loggers, of all clients, while a case runs."""
+    """Collects the structured messages of the driver's loggers, of all clients, during a case."""
 
     def __init__(self, driver: Driver, observed: Mapping[str, str]) -> None:
         super().__init__(logging.DEBUG)
@@ -34,7 +34,7 @@ class MessageLog(logging.Handler):
         self._levels: dict[str, int] = {}
 
     def __enter__(self) -> MessageLog:
-        # Whole documents: a cut one cannot be read.
+        # Whole documents: a truncated one cannot be parsed.
         self._environment = {name: os.environ.get(name) for name in _LONGEST}
         os.environ.update(dict.fromkeys(_LONGEST, "100000"))
         for name in self._names:
@@ -66,7 +66,7 @@ class MessageLog(logging.Handler):
         )
 
     def messages(self, topology_ids: Collection[Any]) -> list[dict[str, Any]]:
-        """Return those of the clients with these ids."""
+        """Return the messages of the clients with these ids."""
         json_util = self._driver.bson("json_util")
         wanted = [json.loads(json_util.dumps(id)) for id in topology_ids]
         return [message for message in list(self._messages) if message["data"].get("clientId") in wanted]
@@ -75,7 +75,7 @@ class MessageLog(logging.Handler):
 def check_messages(
     matcher: Matcher, driver: Driver, expected: Mapping[str, Any], log: MessageLog, ids: Collection[Any]
 ) -> None:
-    """Raise AssertionError when a client did not log what it should have."""
+    """Raise AssertionError when a client's messages differ from the expected ones."""
     ignored = expected.get("ignoreMessages", ())
     seen = [
         _with_types(driver, message)
@@ -102,7 +102,7 @@ def _is_match(matcher: Matcher, driver: Driver, expected: Mapping[str, Any], mes
 
 
 def _with_types(driver: Driver, message: dict[str, Any]) -> dict[str, Any]:
-    # What a message says of BSON types is extended JSON.
+    # Messages show BSON types as extended JSON.
     json_util = driver.bson("json_util")
     return {**message, "data": json_util.loads(json.dumps(message["data"]))}
 

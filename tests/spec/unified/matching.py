@@ -1,4 +1,5 @@
-"""Whether an actual value is the expected one, with the operators of the format. Knows neither clients nor operations.
+"""Compare an actual value with the expected one, with the operators of the format. Knows neither clients nor
+operations.
 
 Spec: unified-test-format, "evaluating matches".
 """
@@ -17,14 +18,14 @@ ABSENT = type("Absent", (), {"__repr__": lambda self: "nothing"})()
 
 
 class Matcher:
-    """Compares values; `find_entity` resolves what operators refer to by name."""
+    """Compares values; `find_entity` resolves names in operators."""
 
     def __init__(self, driver: Driver, find_entity: Callable[[str], Any]) -> None:
         self._find_entity = find_entity
         self._types = _bson_types(driver)
 
     def match(self, expected: Any, actual: Any, *, is_root: bool = False, at: str = "$") -> None:
-        """Raise AssertionError, naming the place, when the value is not the expected one.
+        """Raise AssertionError, which names the place, when the value is not the expected one.
 
         Args:
             is_root: further keys are allowed in the document itself, or in each document of an array.
@@ -68,7 +69,7 @@ class Matcher:
         elif name == "$$sessionLsid":
             wanted = self._find_entity(operand).lsid
             if isinstance(actual, str):
-                # A span shows the number alone.
+                # A span shows only the number.
                 wanted = str(uuid.UUID(bytes=bytes(wanted["id"])))
             assert actual == wanted, f"{at}: expected the id of {operand}, {wanted!r}, got {actual!r}"
         elif name == "$$matchesHexBytes":
@@ -122,7 +123,7 @@ def _bson_types(driver: Driver) -> dict[str, Any]:
         "null": type(None),
         "regex": driver.bson("regex").Regex,
         "javascript": driver.bson("code").Code,
-        # Python has one integer type; which of the two BSON types it came from is not told.
+        # Python has one integer type, and the original BSON type is not known.
         "int": int,
         "long": int,
         "timestamp": driver.bson("timestamp").Timestamp,

@@ -1,4 +1,4 @@
-"""Runs the operations of a case: most by the name of the driver's method, the others from the tables here.
+"""Runs the operations of a case: most through the driver's method of that name, the others through the tables here.
 
 Spec: unified-test-format, "operation".
 """
@@ -32,16 +32,16 @@ class Operations:
         self._face = face
         self._driver = face.driver
         self._entities = entities
-        # The `timeoutMS` of cursors by their ids.
+        # The `timeoutMS` of cursors, by cursor id.
         self._limits: dict[int, int] = {}
         self._matcher = matcher
         self._special = special
         self._arguments = Arguments(face.driver, entities)
-        # `find` passes all on to the cursor.
+        # `find` passes all arguments to the cursor.
         self._find_signature = face.driver.module("cursor").Cursor.__init__
 
     async def run(self, operation: Mapping[str, Any], *, in_callback: bool = False) -> None:
-        """Run one operation and check what comes out of it."""
+        """Run one operation and check its result."""
         name = operation["name"]
         expected = operation.get("expectError")
         try:
@@ -49,7 +49,7 @@ class Operations:
         except (AssertionError, NotImplementedError):
             raise
         except Exception as error:
-            # A call that cannot be made is the case's own fault.
+            # A call that cannot be made is a fault of the case.
             if operation.get("ignoreResultAndError") and not in_callback and not isinstance(error, TypeError):
                 return
             if expected is None:
@@ -58,7 +58,7 @@ class Operations:
                 raise AssertionError(f"{name} failed: {error!r}") from error
             check_error(self._driver, self._matcher, expected, error)
             if in_callback:
-                # What retries the callback has to see even an expected error.
+                # The code that retries the callback must see even an expected error.
                 raise
             return
         if operation.get("ignoreResultAndError"):
@@ -91,7 +91,7 @@ class Operations:
                 arguments["timeout_ms"] = milliseconds
             if "timeoutMode" in arguments:
                 arguments["timeout_mode"] = values.snake_case(arguments.pop("timeoutMode"))
-            # Until a document comes, this API's users iterate themselves, so that a limit for all of it is theirs.
+            # Users of this API poll for a document themselves, so the total limit is theirs.
             until = self._limits.get(id(entity)) if name == "iterateUntilDocumentOrError" else None
             block = self._driver.module("").timeout(until / 1000) if until else contextlib.nullcontext()
             with block:
@@ -99,7 +99,7 @@ class Operations:
             if name == "createFindCursor" and milliseconds is not None:
                 self._limits[id(result)] = milliseconds
             return result
-        # These are two operations in this API, and the limit is for both.
+        # These are two operations in this API, and the limit applies to both.
         milliseconds = arguments.pop("timeoutMS", None)
         seconds = self._entities.buckets[id(entity)][0].client.options.timeout
         if milliseconds is not None:
@@ -160,7 +160,7 @@ class Operations:
         keywords = self._arguments.for_method(
             "database", "createCollection", arguments, database.create_collection
         )
-        # The look whether it exists is this API's own habit.
+        # The check whether it exists is specific to this API.
         return await self._face.wait(database.create_collection(check_exists=False, **keywords))
 
     async def _database_modify_collection(self, database: Any, arguments: dict[str, Any]) -> Any:
@@ -175,7 +175,7 @@ class Operations:
         arguments.pop("commandName", None)
         arguments.pop("cursorType", None)
         batch_size = arguments.pop("batchSize", 0)
-        # The command brings its own; these are for getMore.
+        # The command has its own fields; these are for getMore.
         arguments["maxAwaitTimeMS"] = arguments.pop("maxTimeMS", None)
         keywords = self._arguments.for_method("database", "cursorCommand", arguments, database.cursor_command)
         cursor = await self._face.wait(database.cursor_command(**keywords))
@@ -262,7 +262,7 @@ class Operations:
     # Buckets
 
     async def _bucket_upload(self, bucket: Any, arguments: dict[str, Any]) -> Any:
-        # No driver of today writes a digest.
+        # Current drivers write no digest.
         arguments.pop("disableMD5", None)
         source = io.BytesIO(bytes.fromhex(arguments.pop("source")["$$hexBytes"]))
         keywords = self._arguments.for_method("bucket", "upload", arguments, bucket.upload_from_stream)
@@ -279,7 +279,7 @@ class Operations:
         return content.getvalue()
 
     async def _bucket_drop(self, bucket: Any, arguments: dict[str, Any]) -> None:
-        # A bucket is dropped by its collections in this API.
+        # In this API dropping a bucket means dropping its collections.
         database, name = self._entities.buckets[id(bucket)]
         await self._face.wait(database[name].files.drop())
         await self._face.wait(database[name].chunks.drop())
@@ -304,7 +304,7 @@ class Operations:
 
 
 class _StartedCursor:
-    """A find whose first batch was asked for at once, as the format wants; the API's own waits for the first look."""
+    """Run a find that requests its first batch at once, as the format expects; the API waits for the first read."""
 
     def __init__(self, face: Face, cursor: Any) -> None:
         self._face = face
@@ -312,7 +312,7 @@ class _StartedCursor:
         self._first: Any = None
 
     async def start(self) -> None:
-        """Ask for the first batch."""
+        """Request the first batch."""
         self._first = await self.try_next()
 
     async def try_next(self) -> Any:
@@ -337,5 +337,5 @@ def _kind(entity: Any) -> str:
 
 
 def _has(target: Any, name: str) -> bool:
-    # Clients, databases and collections make children of unknown names.
+    # On clients, databases and collections any unknown name is a child object.
     return hasattr(type(target), values.snake_case(name))

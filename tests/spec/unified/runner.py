@@ -23,7 +23,7 @@ __all__ = ["run_case"]
 
 
 def run_case(case: Case, face: Face, deployment: Deployment) -> None:
-    """Run a case on a face; raise AssertionError when the driver does not do what the specification says."""
+    """Run a case on a face; raise AssertionError when the driver deviates from the specification."""
     cluster_time = deployment.load(case.shared.get("initialData", []))
     deployment.forget(left_by(case))
     with face.driver.hurried() as options:
@@ -52,7 +52,7 @@ async def _case_flow(
         deployment.clear_fail_points(special.fail_points)
         await entities.close()
         if entities.has_sessions:
-            # A transaction that stays open would hold the next case's collections.
+            # A transaction that stays open would lock the next case's collections.
             deployment.kill_sessions()
 
 

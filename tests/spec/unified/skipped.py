@@ -1,4 +1,5 @@
-"""The list of cases that do not pass: `tests/spec/SKIPPED.md`, read for the gaps and written for what cannot run.
+"""The list of cases that do not pass, `tests/spec/SKIPPED.md`: its gaps are read, its part on cases that cannot run is
+written.
 
 Both parts are lists of cases below a heading with their reason. `python -m spec.unified.skipped` in `tests` writes the
 second part again.
@@ -17,7 +18,7 @@ __all__ = ["LIST", "Gap", "cannot_run_list", "find_gap", "read_gaps"]
 
 LIST = Path(__file__).parent.parent / "SKIPPED.md"
 CANNOT_RUN = "## Cannot run here"
-# What the second part was written for.
+# The environment for which the second part was written.
 VERSION = (6, 0, 99)
 _GAP = re.compile(r"- (?P<key>.*?)(?: \[(?P<face>blocking|asyncio|both), (?P<deployment>[a-z ]+)\])?")
 
@@ -33,11 +34,11 @@ class Gap:
 
     @property
     def is_chance(self) -> bool:
-        """Whether timing decides if the case passes, so that it is not played."""
+        """Return whether timing decides if the case passes, so that it is not played."""
         return self.reason.startswith("by chance")
 
     def is_about(self, case: Case, face: str, deployment: str) -> bool:
-        """Whether the row applies to this run of the case."""
+        """Return whether the row applies to this run of the case."""
         return self.key == case.key and self.face in ("both", face) and self.deployment in ("all", deployment)
 
 
@@ -54,12 +55,12 @@ def read_gaps() -> list[Gap]:
 
 
 def find_gap(gaps: list[Gap], case: Case, face: str, deployment: str) -> Gap | None:
-    """Return the gap that means this run of a case."""
+    """Return the gap that covers this run of a case."""
     return next((gap for gap in gaps if gap.is_about(case, face, deployment)), None)
 
 
 def cannot_run_list() -> str:
-    """Return the second part as the specifications' folder makes it: what is most common first."""
+    """Return the second part for the specifications' folder: the most common reason first."""
     counts: Counter[str] = Counter()
     lists: dict[str, list[str]] = {}
     for suite in suites():

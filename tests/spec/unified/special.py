@@ -1,4 +1,4 @@
-"""The operations of the format's own: fail points, waits, and looks at sessions, events and data.
+"""The format's own operations: fail points, waits, and checks of sessions, events and data.
 
 Spec: unified-test-format, "special test operations".
 """
@@ -18,11 +18,11 @@ from spec.unified.matching import Matcher
 
 __all__ = ["SpecialOperations"]
 
-EVENT_TIMEOUT = 60.0  # seconds; the format says 10 of waitForEvent, which a busy machine may need
+EVENT_TIMEOUT = 60.0  # seconds; the format requires 10 for waitForEvent, which a busy machine may need
 
 
 class SpecialOperations:
-    """The special operations of one case, and what they leave to be undone."""
+    """The special operations of one case, and their effects to undo."""
 
     def __init__(self, face: Face, entities: Entities, matcher: Matcher, deployment: Deployment) -> None:
         self._face = face

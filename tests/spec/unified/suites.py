@@ -1,4 +1,4 @@
-"""The cases in the specifications' folder, and which of them can run where. Starts nothing and runs nothing.
+"""The cases in the specifications' folder, and the deployments where each can run. Starts nothing and runs nothing.
 
 Spec: unified-test-format, "runOnRequirements".
 """
@@ -30,13 +30,13 @@ __all__ = [
 
 NO_FOLDER = official.NO_FOLDER
 
-# What this runner implements of the format.
+# Parts of the format that this runner implements.
 NEWEST_SCHEMA = (1, 28)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a requirement asks about a deployment."""
+    """The properties of a deployment that requirements refer to."""
 
     name: str
     topology: str
@@ -46,12 +46,12 @@ class Facts:
 
 # The deployments that tests/spec/conftest.py starts.
 DEPLOYMENTS = ("standalone", "replica set", "replica set with users")
-# A declared API, and a server that asks for one, came with this version.
+# A declared API, and servers that require one, came with this version.
 API_VERSION = (5,)
 
 
 def parameters(version: tuple[int, ...]) -> dict[str, Any]:
-    """Return what a mongod of this version is told at its start."""
+    """Return the start options of a mongod of this version."""
     return {"enableTestCommands": True, **({"acceptApiVersion2": True} if version >= API_VERSION else {})}
 
 
@@ -65,7 +65,7 @@ def started(version: tuple[int, ...]) -> Iterator[Facts]:
 
 _FAIL_POINTS = ("failPoint", "targetedFailPoint")
 
-# Methods that the API with PyMongo's names does not have.
+# Methods that the API with PyMongo's names lacks.
 _NO_METHOD = {
     "count": "Collection.count",
     "listCollectionObjects": "Database.list_collection_objects",
@@ -78,7 +78,7 @@ _NO_ARGUMENT = {"rawData": "rawData of an operation"}
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One test of a file, with what it shares with the others of the file."""
+    """One test of a file, with the file's shared parts."""
 
     suite: str
     file: str
@@ -87,17 +87,17 @@ class Case:
 
     @property
     def description(self) -> str:
-        """What the specification calls it."""
+        """Return the specification's description."""
         return str(self.test["description"])
 
     @property
     def key(self) -> str:
-        """The name of the case in lists and reports."""
+        """Return the name of the case in lists and reports."""
         return f"{self.suite}/{self.file}: {self.description}"
 
 
 def folder() -> Path | None:
-    """Return the folder of the specifications, when there is one."""
+    """Return the folder of the specifications, if there is one."""
     return official.FOLDER
 
 
@@ -108,7 +108,7 @@ def suites() -> dict[str, tuple[Path, ...]]:
     assert root is not None, NO_FOLDER
     found: dict[str, list[Path]] = {}
     for path in sorted(root.glob("*/tests/**/*.json")):
-        # Those are for validators of schemas; valid-fail has a test of its own.
+        # Those are for schema validators; valid-fail has a test of its own.
         if path.parent.name in ("invalid", "valid-fail"):
             continue
         if b'"schemaVersion"' in path.read_bytes()[:400]:
@@ -156,7 +156,7 @@ def where_it_runs(
         own = _unmet(case.test.get("runOnRequirements"), facts, version)
         unmet = [*shared, *own, *_unmet_by_test_commands(case, facts)]
         if not unmet:
-            # Users cost a handshake each time; only what asks for them needs them.
+            # Users cost a handshake each time; only cases that ask for them get them.
             if not facts.has_auth or not names:
                 names.append(facts.name)
         else:
@@ -165,14 +165,14 @@ def where_it_runs(
 
 
 def _unmet_by_test_commands(case: Case, facts: Facts) -> list[str]:
-    """Return what is missing where the server has no commands for tests; no requirement of the format says so."""
+    """Return the missing test commands of a server; no requirement of the format covers them."""
     names = {operation["name"] for operation in case.test["operations"]}
     is_met = dict(facts.parameters).get("enableTestCommands") or names.isdisjoint(_FAIL_POINTS)
     return [] if is_met else ["needs fail points"]
 
 
 def _unmet(requirements: Any, facts: Facts, version: tuple[int, ...]) -> list[str]:
-    """Return nothing when one of the alternatives is met; otherwise what each lacks."""
+    """Return nothing when one of the alternatives is met; otherwise the unmet parts of each."""
     if not requirements:
         return []
     reasons = [_unmet_alternative(one, facts, version) for one in requirements]
@@ -223,7 +223,7 @@ def _library_version() -> tuple[int, ...] | None:
 
 
 def _main_reason(reasons: list[str]) -> str:
-    # What fails on the deployment that comes nearest says the most.
+    # The reason for the nearest deployment says the most.
     for start in (
         "needs automatic",
         "needs a key",

@@ -1,4 +1,4 @@
-"""The OpenTelemetry spans of a client, and whether they are what a case expects.
+"""The OpenTelemetry spans of a client, compared with those that a case expects.
 
 Spec: unified-test-format, "expectedTracingMessage"; open-telemetry. Needs the tracing SDK.
 """
@@ -26,7 +26,7 @@ class SpanLog:
         self._provider.add_span_processor(SimpleSpanProcessor(self._exporter))
 
     def option(self, *, shows_commands: bool) -> dict[str, Any]:
-        """Return the client's option that turns spans on."""
+        """Return the client's option that enables spans."""
         # Long enough for every command of the suite.
         length = {"query_text_max_length": 10_000} if shows_commands else {}
         return {"enabled": True, "tracer_provider": self._provider, **length}

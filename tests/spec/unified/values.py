@@ -1,4 +1,4 @@
-"""From the format's documents to the driver's values: concerns, preferences, models, options; and results back.
+"""Convert the format's documents to the driver's values (concerns, preferences, models, options), and results back.
 
 Knows neither entities nor operations.
 """
@@ -58,7 +58,7 @@ def read_preference(driver: Driver, wanted: Mapping[str, Any]) -> Any:
 
 
 def concerns(driver: Driver, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keyword arguments for the concerns and the preference among the options; the others as they are."""
+    """Return keyword arguments for the concerns and the preference among the options; the others unchanged."""
     arguments: dict[str, Any] = {}
     for name, value in options.items():
         if name == "readConcern":
@@ -117,13 +117,13 @@ def write_models(driver: Driver, requests: list[Mapping[str, Any]]) -> list[Any]
 
 
 def describe_result(value: Any) -> Any:
-    """Return what a method returned in the words of the format."""
+    """Return a method's result in the words of the format."""
     describe = _RESULTS.get(type(value).__name__)
     return describe(value) if describe is not None else value
 
 
 def describe_error_result(error: Any) -> Any:
-    """Return what a failed operation had achieved."""
+    """Return the partial result of a failed operation."""
     partial = getattr(error, "partial_result", None)
     if partial is not None:
         return describe_result(partial)
@@ -209,8 +209,8 @@ _RESULTS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-# What stands for `$$placeholder`. Of local: the key that the specification's data are encrypted with. The others are
-# fake credentials, for cases that contact no service.
+# The values for `$$placeholder`. Of local: the key that encrypted the specification's data. The others are fake
+# credentials, for cases that contact no service.
 LOCAL_KEY = (
     "Mng0NCt4ZHVUYUJCa1kxNkVyNUR1QURhZ2h2UzR2d2RrZzh0cFBwM3R6NmdWMDFBMUN3YkQ5aXRRMkhGRGdQV09wOGVNYUMxT2k3NjZKelhaQmRC"
     "ZGJkTXVyZG9uSjFk"
@@ -231,7 +231,7 @@ def kms_providers(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def auto_encryption_options(driver: Any, wanted: Mapping[str, Any]) -> Any:
-    """Return the encryption options that a case gives a client. No query analyser is available."""
+    """Return a client's encryption options from a case. No query analyser is available."""
     given = {snake_case(name): value for name, value in wanted.items() if name not in _APART}
     module = driver.module("encryption_options" if driver.name == "pymongo" else "encryption")
     return module.AutoEncryptionOpts(

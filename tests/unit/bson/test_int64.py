@@ -1,4 +1,4 @@
-"""Ints of 64 bits are ints to the interpreter: its garbage collector has no part in them. Subclasses are as usual."""
+"""64-bit ints are ordinary ints to the garbage collector, which does not track them. Subclasses are as usual."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Held:
 def test_the_collector_looks_at_no_document_of_theirs() -> None:
     found = decode(encode({"small": Int64(5), "large": 2**60, "negative": Int64(-(2**63))}))
     assert [type(value) for value in found.values()] == [Int64, Int64, Int64]
-    # From 3.14 on it looks at every dict.
+    # From 3.14 on the collector tracks every dict.
     assert gc.is_tracked(found) == gc.is_tracked({})
     assert not Int64.__flags__ & HAVE_GC
 
@@ -47,7 +47,7 @@ def test_every_value_comes_back_and_behaves_as_an_int(value: int) -> None:
 
 
 def test_instances_hold_their_class_only_while_they_live() -> None:
-    # What other tests left in cycles may hold some.
+    # Cycles left by other tests may hold some.
     gc.collect()
     before = sys.getrefcount(Int64)
     data = encode({"n": Int64(7)})

@@ -1,4 +1,4 @@
-"""Reading long texts keeps the garbage collector off, but only while no other code runs, and leaves it as it was."""
+"""Reading a long text pauses the garbage collector, but only while no other code runs, and restores its state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_unfinished_values_are_not_looked_through() -> None:
     finally:
         gc.callbacks.remove(note)
     assert len(found) == 5_000
-    # With the collector on, each 700 of the 15 000 lists and dicts would begin a run, told twice.
+    # With the collector on, every 700 of the 15 000 lists and dicts would start a run, reported twice.
     assert len(seen) <= 4
 
 

@@ -1,4 +1,4 @@
-"""Extended JSON under random values and random text: it round-trips or raises what it says it raises."""
+"""Extended JSON under random values and random text: it round-trips or raises a documented error."""
 
 from __future__ import annotations
 

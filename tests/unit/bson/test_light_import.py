@@ -14,7 +14,7 @@ HEAVY = ["uuid", "decimal", "json", "base64", "calendar", "struct", "numpy", "ty
 
 
 def _modules_after(code: str) -> set[str]:
-    # -S, because site may load anything. The package around it stays out: what it loads is for its own tests.
+    # -S, because site may load anything. The enclosing package is left out: its own tests check its imports.
     program = f"""
 import sys
 sys.path[:] = {sys.path!r}

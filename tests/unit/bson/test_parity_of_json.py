@@ -1,4 +1,4 @@
-"""json_util writes and reads what PyMongo's package does; the tests name where it is stricter."""
+"""json_util writes and reads the same as PyMongo's package; the tests name where it is stricter."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_raw_document_over_a_view_can_be_pickled(ours: Callable[[str], Any]) -> 
 
 
 class Slotted(RawBSONDocument):
-    """A raw document with something of its own."""
+    """A raw document with an attribute of its own."""
 
     __slots__ = ("tag",)
 

@@ -1,4 +1,4 @@
-"""RawBSONDocument shows parts of its parent's bytes instead of copying them, where these cannot change."""
+"""RawBSONDocument refers to its parent's bytes instead of copying them, where these cannot change."""
 
 from __future__ import annotations
 

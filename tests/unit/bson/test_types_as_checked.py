@@ -1,4 +1,4 @@
-"""What a type checker concludes from the options: the class of the documents, without a cast."""
+"""Type checkers infer the class of documents from the options, without a cast."""
 
 from __future__ import annotations
 

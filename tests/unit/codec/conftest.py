@@ -1,4 +1,4 @@
-"""Every test of the codec runs on both ways of making dicts."""
+"""Every test of the codec runs with both ways of making dicts."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_random_documents_survive_the_round_trip_with_the_peers_bytes(document: 
 
 
 class Upper(Mapping[str, Any]):
-    """A mapping that is no dict."""
+    """A mapping that is not a dict."""
 
     def __init__(self, **items: Any) -> None:
         self.items_ = items

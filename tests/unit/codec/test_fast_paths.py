@@ -1,4 +1,4 @@
-"""The ways around the C API: the self-test at import decides on them, and the result is shown."""
+"""Fast paths around the C API: a self-test at import decides on them, and its result is visible."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def test_the_environment_switches_dicts_off_and_it_is_said() -> None:
 
 
 def test_tables_come_from_the_allocator_that_takes_them_back() -> None:
-    # The debugging allocator ends the process when memory of one kind is given back as another.
+    # The debugging allocator aborts the process when memory from one allocator is freed by another.
     assert _printed(PYTHONMALLOC="debug") == _core._fast_paths()["dicts"]

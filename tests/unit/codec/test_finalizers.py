@@ -1,4 +1,4 @@
-"""Finalizers of users that run or raise while the codec makes or releases an object: reported, and harmless."""
+"""Users' finalizers that run or raise while the codec makes or releases an object: reported, and harmless."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUT_OFF = encode({"a": {"n": 1}, "b": [{"n": 2}, {"n": 3}], "c": {"when": 1}})[:
 
 
 class Finalized(dict[str, Any]):
-    """A document whose finalizer does what the test says."""
+    """A document whose finalizer follows the test's orders."""
 
     def __del__(self) -> None:
         self.finalize()
@@ -44,7 +44,7 @@ class ToNumber(TypeDecoder):
 
 @pytest.fixture
 def heard() -> Iterator[list[type[BaseException]]]:
-    """What finalizers raised, as the interpreter tells of it."""
+    """Return the finalizers' exceptions, as the interpreter reports them."""
     errors: list[type[BaseException]] = []
     usual = sys.unraisablehook
     # The exception itself would keep the object alive that is being finalized.

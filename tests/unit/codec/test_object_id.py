@@ -116,7 +116,7 @@ def test_new_ids_carry_the_time() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-# The test runner has threads of its own; the child calls nothing that waits for them.
+# The test runner has other threads; the child calls nothing that waits for them.
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_reseeding_in_a_child_takes_another_random_part() -> None:
     read, write = os.pipe()

@@ -272,7 +272,7 @@ def test_threads_can_decode_at_the_same_time() -> None:
 
 
 def grown(action: Callable[[], object], rounds: int = 300) -> int:
-    """Return how many bytes more are in use after many rounds than after a few."""
+    """Return how many more bytes are in use after many rounds than after a few."""
     tracemalloc.start()
     try:
         # Free lists and caches fill up first.
