@@ -3,8 +3,8 @@
     frame = read(client.shop.orders)
     write(frame, client.shop.copies, key="_id")
 
-Each part is one partition of the DataFrame, read by Dask's workers straight into Arrow; a selection of columns is
-fetched alone. Credentials are never pickled: workers have them from the environment variable `MANGONEL_URI` or from
+Each part is one partition of the DataFrame, read by Dask's workers straight into Arrow; if columns are selected, only
+those are fetched. Credentials are never pickled: workers get them from the environment variable `MANGONEL_URI` or from
 `connect=`. Needs `pip install "mangonel[dask]"`.
 """
 
@@ -32,23 +32,23 @@ def read(
 ) -> Any:
     """Return the documents of a query as a `dask.dataframe.DataFrame`. Columns have pandas' Arrow types.
 
-    The documents are read whenever the frame is computed. Two frames never share rows; `persist()` one to read it once.
+    The documents are read each time the frame is computed. Two frames never share rows; `persist()` a frame to read it
+    once.
 
     Args:
         collection: a collection of the blocking face.
         filter: query document. None: all documents.
         schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
-            looks at every document.
-        sample: look at this many documents for the schema; fields that none of them has are not read.
-        on_invalid: as for `Cursor.to_arrow`. "string" without a schema, else "raise".
-        parts: how many parts, which are Dask's partitions. None: one for 64 MiB of the collection.
-        snapshot, connect: as for `Collection.partitions`. A partition that is computed again gives the same rows with
-            `snapshot` only, while the server keeps the moment.
+            reads every document. sample: infer the schema from this many documents; fields that none of them has are
+            not read.
+        on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, otherwise "raise".
+        parts: how many parts; each is a partition of Dask. None: one for each 64 MiB of the collection.
+        snapshot, connect: as for `Collection.partitions`. A partition that is computed again gives the same rows only
+            with `snapshot`, for as long as the server keeps that moment's data.
 
     Raises:
-        TypeError: a collection of the asyncio face.
-        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
-        ImportError: dask is not installed.
+        TypeError: a collection of the asyncio face. ConfigurationError: MANGONEL_URI names another deployment, and no
+        `connect` is given. ImportError: dask is not installed.
         SnapshotUnavailable, OperationFailure, AutoReconnect: as for `partitions`.
 
     Example:
@@ -76,7 +76,7 @@ class _ReadPart:
 
     def __init__(self, reader: PartReader) -> None:
         self._reader = reader
-        # Of this read alone: for frames of one name, Dask returns rows that it holds, and documents may have changed.
+        # Unique to this read: Dask returns stored rows for a frame of the same name, and documents may have changed.
         self._token = os.urandom(16).hex()
 
     def __call__(self, part: Any, columns: Sequence[str] | None = None) -> Any:
@@ -91,7 +91,7 @@ def _pandas_of(table: Any) -> Any:
     import pyarrow
 
     for place, column in enumerate(table.columns):
-        # pandas has no class for extension types.
+        # pandas has no class for Arrow's extension types.
         if isinstance(column.type, pyarrow.BaseExtensionType):
             chunks = [chunk.storage for chunk in column.chunks]
             plain = pyarrow.chunked_array(chunks, column.type.storage_type)
@@ -109,22 +109,22 @@ def write(
 ) -> int:
     """Store a `dask.dataframe.DataFrame`, one insert for each partition; return how many documents were written.
 
-    Dask computes a partition again when its worker was lost. Then rows are doubled, unless `key` or `once` is given.
-    Columns of 12 bytes are stored as ObjectIds, of 16 bytes as UUIDs. The index is not stored.
+    Dask computes a partition again if its worker was lost. That stores rows twice, unless `key` or `once` is given.
+    Columns of 12 bytes are stored as ObjectIds, columns of 16 bytes as UUIDs. The index is not stored.
 
     Args:
         frame: the DataFrame.
         collection: a collection of the blocking face.
-        key: a column, or several; a row replaces the document with the same values, as for `insert_arrow`.
-        once: a name of this write among all. Each partition is stored in one transaction, and only once; a later write
-            of the name stores the missing rows, or none. Needs a replica set or sharded cluster.
+        key: a column, or several; a row replaces the document with the same values in them, as for `insert_arrow`.
+        once: a unique name of this write. Each partition is stored in one transaction, and only once; a later write
+            with the same name stores only the partitions that are missing. Needs a replica set or sharded cluster.
         connect: as for `Collection.partitions`.
 
     Raises:
-        TypeError: a collection of the asyncio face, or no frame of Dask.
-        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
-        InvalidOperation: `once` is the name of another write, or this frame has other partitions than the earlier write
-            of the name, which did not end. Partitions that were stored stay.
+        TypeError: a collection of the asyncio face, or no frame of Dask. ConfigurationError: MANGONEL_URI names another
+        deployment, and no `connect` is given.
+        InvalidOperation: `once` is the name of another write, or the partitions differ from those of an unfinished
+            earlier write with this name. Stored partitions stay.
         BulkWriteError, ColumnError, OperationFailure, AutoReconnect: as for `insert_arrow`.
 
     Example:

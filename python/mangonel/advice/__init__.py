@@ -1,4 +1,4 @@
-"""`mangonel advise`: which indexes are missing and which are never used, by a server's profiler and `$indexStats`."""
+"""`mangonel advise`: finds missing and unused indexes from a server's profiler and `$indexStats`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a server's profiler and index statistics, and says which indexes are missing, useless or redundant."""
+"""Reads a server's profiler and index statistics, and reports missing, unused and redundant indexes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Advice:
         kind: "missing index", "sort in memory", "unused index" or "redundant index".
         namespace: database and collection.
         text: the finding and its remedy.
-        count: how many commands of the profiler it concerns; 0 for an index.
+        count: how many commands in the profiler need it; 0 for advice on an index.
         millis: how long these took together.
     """
 
@@ -43,8 +43,8 @@ class Report:
 
     Attributes:
         advice: what to do, the costliest first.
-        notes: what could not be looked at, and why.
-        unread: databases and collections of which something could not be read, or that are not there.
+        notes: what could not be examined, and why.
+        unread: databases and collections that do not exist, or could not be read in full.
     """
 
     advice: list[Advice]
@@ -63,7 +63,7 @@ class Report:
 
 
 def examine(client: MongoClient[Any], databases: Iterable[str] = ()) -> Report:
-    """Look at the profiler and the indexes of databases. Changes nothing.
+    """Examine the profiler and the indexes of databases. Changes nothing.
 
     Args:
         client: a blocking client.
@@ -125,7 +125,7 @@ class _Group:
 
 
 def profiled(rows: Iterable[Mapping[str, Any]]) -> list[Advice]:
-    """Return the advice that entries of a profiler give.
+    """Return the advice that follows from entries of a profiler.
 
     Args:
         rows: documents of `system.profile`.
@@ -165,7 +165,7 @@ def profiled(rows: Iterable[Mapping[str, Any]]) -> list[Advice]:
 
 
 def _read(row: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, Any]] | None:
-    """Return the command's name, conditions and order of a profiler's entry, or None if it has no plan."""
+    """Return the name, conditions and sort of a profiled command, or None if it has no plan."""
     command = row.get("command")
     if not isinstance(command, Mapping):
         return None
@@ -232,5 +232,5 @@ def indexed(namespace: str, stats: Iterable[Mapping[str, Any]]) -> list[Advice]:
 
 
 def _begins(keys: list[Any], other: list[Any]) -> bool:
-    """Whether an index with more keys begins with those of another one."""
+    """Return whether an index with more keys begins with the keys of another one."""
     return len(keys) > len(other) and keys[: len(other)] == other

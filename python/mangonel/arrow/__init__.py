@@ -4,7 +4,7 @@
     2
 
 As in PyMongoArrow, a value that does not fit its column becomes null. `cursor.to_arrow()` and similar methods have an
-argument for that, and `to_arrow` needs no other package. All functions take collections of the blocking face.
+argument to change that, and `to_arrow` needs no other package. All functions take collections of the blocking face.
 """
 
 from __future__ import annotations

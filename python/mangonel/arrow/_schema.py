@@ -103,7 +103,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
 
 def _all_schemas(database: Any, options: argparse.Namespace) -> int:
-    """Show the schema of each collection that is no view and not the server's own."""
+    """Show the schema of each collection, except views and system collections."""
     names = database.list_collection_names(
         filter={"type": {"$ne": "view"}, "name": {"$not": {"$regex": "^system\\."}}}
     )

@@ -25,7 +25,7 @@ def bytes_of(text: str, kind: str) -> bytes:
     """Return the bytes of a text.
 
     Args:
-        text: as the column of text has it.
+        text: the value in the column of text.
         kind: the kind of the column, one of `WIDTHS`.
 
     Raises:

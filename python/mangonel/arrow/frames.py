@@ -7,7 +7,7 @@ from typing import Any
 
 from mangonel.arrow.errors import ColumnError
 
-# Doubles hold every integer up to it.
+# Doubles hold every integer up to this one exactly.
 _EXACT = 2**53
 
 __all__ = ["arrow_of", "names_of", "numpy_of", "pandas_of", "polars_of", "table_of"]
@@ -72,7 +72,7 @@ def _nullable_integers(_: Any) -> Any:
 
 
 def _objects(column: Any) -> Any:
-    """Return an array of the values as Python has them."""
+    """Return an array of the values as Python objects."""
     import numpy
 
     return numpy.fromiter(column.to_pylist(), dtype=object, count=len(column))
@@ -90,7 +90,7 @@ def table_of(found: Any) -> Any:
 
     Raises:
         ImportError: the conversion needs pyarrow, which is not installed.
-        TypeError: the object is not a table, or has a type whose values Arrow does not have.
+        TypeError: the object is not a table, or has a type that Arrow cannot represent.
         ColumnError: the name of a column contains a NUL.
     """
     table = _with_interface(found)
@@ -102,7 +102,7 @@ def names_of(table: Any) -> list[str]:
     """Return the column names of a result of `table_of`.
 
     Raises:
-        TypeError: the object does not tell them.
+        TypeError: the object has no column names.
     """
     for found in (
         getattr(table, "column_names", None),
@@ -122,7 +122,7 @@ def _with_interface(found: Any) -> Any:
     if kind.__module__.partition(".")[0] == "pandas":
         import pyarrow
 
-        # Its own interface would export the index as a column.
+        # pandas' own Arrow interface would export the index as a column.
         return pyarrow.Table.from_pandas(found, preserve_index=False)
     if hasattr(found, "__arrow_c_stream__") or hasattr(found, "__arrow_c_array__"):
         return found
@@ -141,7 +141,7 @@ def _with_interface(found: Any) -> Any:
 
 
 def _check_columns(table: Any) -> None:
-    """Refuse names with a NUL, and types whose Arrow form is not their value.
+    """Refuse names with a NUL, and types whose Arrow form does not hold their value.
 
     Arrow's interface would truncate such names, and Polars would abort the process.
     """

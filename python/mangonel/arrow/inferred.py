@@ -19,7 +19,7 @@ __all__ = ["InferredField", "InferredSchema"]
 
 _FORMAT = 1
 _NULLS = ("null", "undefined")
-# Types of numbers that fit in one column; the difference between them matters little.
+# Numeric types that fit in one column; the difference between them matters little.
 _NUMBERS = frozenset({"int", "long", "double"})
 
 
@@ -79,7 +79,7 @@ class InferredField:
         return self.types.get(name, 0) / self.count if self.count else 0.0
 
     def __iter__(self) -> Iterator[InferredField]:
-        """Yield this field and all inside of it, the outer ones first."""
+        """Yield this field and all fields inside it, the outer ones first."""
         yield self
         for inner in self.fields.values():
             yield from inner
@@ -109,7 +109,7 @@ class InferredSchema:
     """How many values were not counted, because there were more than 10 000 paths. Keys that are data make so many."""
 
     def __iter__(self) -> Iterator[InferredField]:
-        """Yield every field, those inside of others and the values of arrays included."""
+        """Yield every field, nested fields and the values of arrays included."""
         for inner in self.fields.values():
             yield from inner
 
@@ -274,7 +274,7 @@ class InferredSchema:
 
 
 def inferred(is_sample: bool, counted: Any, left_out: int) -> InferredSchema:
-    """Return the schema that `_core.TypeCounter` has counted.
+    """Return the schema from the counts of `_core.TypeCounter`.
 
     Args:
         is_sample: whether the documents are a sample.
@@ -327,7 +327,7 @@ _WORDS = {int: "an int", bool: "a bool", Mapping: "a mapping"}
 
 
 def _entry(saved: Mapping[str, Any], name: str, kind: Any, where: str = "", usual: Any = None) -> Any:
-    """Return a value of the saved schema; `where` is the place of the mapping that has it."""
+    """Return a value of the saved schema; `where` is the place of the mapping that contains it."""
     found = saved.get(name, usual)
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
         got = "nothing" if name not in saved else type(found).__name__
@@ -337,7 +337,7 @@ def _entry(saved: Mapping[str, Any], name: str, kind: Any, where: str = "", usua
 
 
 def _drift(found: dict[str, InferredField], saved: dict[str, InferredField], inside: int) -> Iterator[str]:
-    """Yield the differences between the fields of documents; `inside` is the number of documents now."""
+    """Yield the differences between the fields of documents; `inside` is the current number of documents."""
     for key, inner in found.items():
         known = saved.get(key)
         if known is None:

@@ -118,17 +118,17 @@ class _Classes:
         return "\n".join([*plain, "", *ours] if plain else ours)
 
     def body_of(self, fields: dict[str, InferredField], owner: str, *, is_document: bool) -> list[str]:
-        """Return the lines of a class's fields; those that may be missing stand last."""
+        """Return the lines of a class's fields; optional fields come last."""
         self._names.add(owner)
         needed: list[str] = []
         optional: list[str] = []
-        # A model refuses a field that is called like one of its methods.
+        # A model refuses a field with the name of one of its methods.
         methods = set(dir(upper_module("mangonel.odm.store.document").Document))
         taken: set[str] = set()
         for key, inner in fields.items():
             is_id = is_document and key == "_id"
             if is_id and inner.kinds == {"objectId"} and not inner.nulls:
-                # Every document has it, so it is required.
+                # Every document has the field, so it is required.
                 continue
             name = "id" if is_id else _free(_attribute(key, methods), taken)
             taken.add(name)
@@ -180,13 +180,13 @@ def _class(head: str, body: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # Python reads the escapes of JSON.
+    # A JSON string is a valid Python literal.
     return json.dumps(text, ensure_ascii=False)
 
 
 def _attribute(key: str, methods: set[str]) -> str:
     """Return an attribute's name for a key."""
-    # A name with an underscore in front is no field, and `id` is the document's.
+    # A name that starts with an underscore is no field, and `id` is taken by the document's `_id`.
     name = re.sub(r"\W", "_", key).lstrip("_") or "field_"
     if name[0].isdigit():
         name = f"field_{name}"

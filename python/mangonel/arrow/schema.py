@@ -186,8 +186,8 @@ def _arrow_kind(given: Any, name: str) -> _Kind | None:
 def projection_of(fields: Sequence[tuple[str, _Kind]], *, is_deep: bool = True) -> dict[str, int] | None:
     """Return the projection that fetches these columns. None: everything, since a name could be read as a path.
 
-    It includes `_id`, so that errors can name it. Deep: it fetches only those fields of a nested document that have
-    columns; then a null in place of a document is not fetched at all.
+    It includes `_id`, so that errors can name it. Deep: of a nested document, it fetches only the fields that have
+    columns; a null in place of that document is then not fetched at all.
     """
     found: dict[str, int] = {}
     paths: list[tuple[str, str, _Kind]] = [(name, name, kind) for name, kind in fields]

@@ -1,1 +1,1 @@
-"""Integrations with other packages; each module needs the one that it is named after."""
+"""Integrations with other packages; each module needs the package that it is named after."""

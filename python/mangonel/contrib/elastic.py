@@ -1,6 +1,6 @@
 """Elastic APM: a span for each command, with its shape and none of its values.
 
-Needs `elastic-apm`. Its OpenTelemetry bridge fails on spans that are begun below another one inside a transaction.
+Needs `elastic-apm`. Its OpenTelemetry bridge fails on spans that are started below another span inside a transaction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["instrument"]
 
 
 def instrument() -> None:
-    """Let every client make spans inside Elastic's transactions. A second call does nothing.
+    """Make every client create spans inside Elastic's transactions. A second call does nothing.
 
     Raises:
         ImportError: `elastic-apm` is not installed.

@@ -12,7 +12,7 @@ try:
     from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]  # untyped
     from opentelemetry.metrics import MeterProvider
 except ModuleNotFoundError as error:
-    # Auto-instrumentation tells by this class that the package is missing, and skips the entry point.
+    # Auto-instrumentation recognises a missing package by this exception class, and skips the entry point.
     raise ModuleNotFoundError(
         "mangonel.contrib.opentelemetry needs opentelemetry-instrumentation: pip install opentelemetry-instrumentation",
         name=error.name,
@@ -65,7 +65,7 @@ def _meter_of(provider: MeterProvider | None) -> Meter:
 
 
 class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
-    """Lets the clients that are made from then on make spans and count, unless their own `tracing=` says otherwise.
+    """Makes clients that are created afterwards emit spans and count, unless their own `tracing=` says otherwise.
 
     Example:
         >>> MangonelInstrumentor().instrument(tracer_provider=provider)
@@ -79,13 +79,13 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
         """Begin.
 
         Args:
-            tracer_provider: whose tracer the clients use. None: the global one.
-            meter_provider: whose meter the clients use. None: the global one.
+            tracer_provider: provides the clients' tracer. None: the global one.
+            meter_provider: provides the clients' meter. None: the global one.
             query_text_max_length: how many bytes of a command a span shows; 0: none.
             query_text_values: whether that text has the values of the command, or "?" in their place.
 
         Raises:
-            TypeError, ValueError: one of them is of the wrong type or range. No client is instrumented.
+            TypeError, ValueError: an argument has a wrong type or is out of range. No client is instrumented.
         """
         given = {name: kwargs[name] for name in _TRACING if name in kwargs}
         settings: dict[str, Any] = {"enabled": True, **given}
@@ -96,7 +96,7 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
                 ", ".join(_TRACING),
                 ", ".join(sorted(unknown)),
             )
-        # Before the meter, which is kept.
+        # Checked before a meter is made, since a meter is kept.
         asked = tracing("instrument()", settings)
         meter = _meter_of(kwargs.get("meter_provider"))
         if earlier := sum(client._tracer is None for client in living()):
@@ -109,6 +109,6 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
         listeners.measure_every_client(meter.add)
 
     def _uninstrument(self, **kwargs: Any) -> None:
-        """Let later clients make no spans and count nothing; those that exist go on."""
+        """Stop: later clients emit no spans and count nothing; existing clients continue."""
         listeners.trace_every_client({})
         listeners.measure_every_client(None)

@@ -1,7 +1,6 @@
 """Prometheus: exports the counts of clients, read whenever the program's metrics are scraped.
 
-Needs `prometheus-client`. The names are those that OpenTelemetry's metrics get in Prometheus, so one dashboard serves
-both.
+Needs `prometheus-client`. The names equal those of OpenTelemetry's metrics in Prometheus, so one dashboard serves both.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ class MangonelCollector:
             client: a MongoClient or an AsyncMongoClient.
 
         Raises:
-            TypeError: it is no client.
+            TypeError: `client` is no client.
         """
         self._clients.add(core_of(client))
 
     def describe(self) -> Iterator[Metric]:
-        """Return the families without values, so that registering it reads none."""
+        """Return the families without values, so that registering the collector reads none."""
         for instrument in INSTRUMENTS:
             yield _family(instrument)
 

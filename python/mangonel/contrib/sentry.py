@@ -22,7 +22,7 @@ __all__ = ["MangonelIntegration"]
 
 
 class _Kind(type(Integration)):  # type: ignore[misc]
-    """The class of the integration. Sentry calls `type(integration).setup_once()`: this one if it got the class."""
+    """The metaclass of the integration: if Sentry gets the class, `type(integration).setup_once()` calls this one."""
 
     @staticmethod
     def setup_once() -> None:

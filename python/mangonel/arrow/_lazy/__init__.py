@@ -1,4 +1,4 @@
-"""Lazy sources: engines hand on columns, predicates and limits, and the server sends only what they need."""
+"""Lazy sources: engines pass columns, predicates and limits, and the server sends only the data that they need."""
 
 from __future__ import annotations
 

@@ -16,15 +16,15 @@ from mangonel.arrow._lazy.source import Source
 class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes without types
     """The documents of a query as a dataset. Made by `Collection.dataset`.
 
-    Each scan sends a query of its own. Engines hand on columns and predicates by `scanner`, `to_table`, `to_batches`,
-    `head` and `count_rows`. Predicates are sent if MongoDB reads them as
-    the engine does, and are always applied again to the documents that arrive.
+    Each scan sends its own query. Engines pass columns and predicates to `scanner`, `to_table`, `to_batches`, `head`
+    and `count_rows`. Predicates are sent if they mean the same to MongoDB as to the engine, and are always applied
+    again to the documents that arrive.
     """
 
     def __init__(self, source: Source, expression: Any = None) -> None:
         self._source = source
         self._schema = pyarrow.table(source.empty()).schema
-        # What `filter` was given; the rows of every scan fit it.
+        # The expression passed to `filter`; every scan returns only rows that match it.
         self._expression = expression
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -55,7 +55,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
         Args:
             columns: names, in the order of the result, or a mapping of names and expressions. None: all.
             filter: an expression; rows for which it is null or false are left out.
-            batch_size: how many rows a batch has at most.
+            batch_size: the most rows of a batch.
             options: pyarrow's options for files, which have no effect; `use_threads` and `memory_pool` are passed on.
         """
         filter = self._with(filter)
@@ -84,7 +84,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
     def head(self, num_rows: int, columns: Any = None, filter: Any = None, **options: Any) -> Any:
         """Return the first rows as a `pyarrow.Table`; other arguments as for `scanner`.
 
-        Without a filter, the server sends no more.
+        Without a filter, the server sends only these rows.
         """
         if self._with(filter) is None:
             wanted = self._wanted(columns, None)

@@ -1,9 +1,9 @@
 """Reads pyarrow's expressions as nodes of predicates, from their pickled form.
 
-An expression gives no access to its parts. Pickled, it is a record batch: literals are columns, and the schema's
-metadata has the calls in their order. The same keys repeat there, which pyarrow's own `metadata`, a dict, cannot show;
-so the metadata are read from Arrow's C interface. That form belongs to Arrow and may change: a part that is not as
-expected becomes None, is not sent, and the rows that arrive are filtered.
+An expression gives no access to its parts. Its pickle is a record batch: literals are columns, and the schema's
+metadata lists the calls in order. Keys repeat in that metadata, and pyarrow's own `metadata` is a dict, which cannot
+repeat keys; so it is read through Arrow's C interface. Arrow may change this form: an unexpected part becomes None and
+is not sent, and the engine filters the rows that arrive.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def node_of(expression: Any) -> Node | None:
 
 
 def columns_of(expression: Any) -> set[str] | None:
-    """Return the columns that an expression refers to; None: they are not known."""
+    """Return the columns that an expression refers to; None if they are unknown."""
     import pyarrow
 
     names: set[str] = set()

@@ -1,7 +1,7 @@
-"""Groups of a dataset: the server groups if its result equals pyarrow's; else pyarrow groups the rows.
+"""Groups of a dataset: the server groups if its result equals pyarrow's; otherwise pyarrow groups the rows.
 
-The pipeline also counts the values that it treats differently from a column: those of other types, numbers that the
-column converts, NaN under min and max. If there is one, the server's result is dropped.
+The pipeline also counts the values that it treats differently from a column: values of other types, numbers that the
+column converts, NaN under min and max. If it counts any, the server's result is dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mangonel.arrow._lazy.source import Source
 from mangonel.arrow.errors import ColumnError
 from mangonel.read_concern import ReadConcern
 
-# By the kind of a column: the BSON types that the server and the column read as the same values.
+# Kind of a column -> the BSON types that the server and the column read as the same values.
 _FITTING = {
     "int32": ["int"],
     "int64": ["int", "long"],
@@ -34,13 +34,13 @@ _COMPARED = _NUMBERS | {"date", "naive_date"}
 
 
 class DatasetGroups:
-    """Rows of a dataset in groups; made by `group_by` of a dataset, as `pyarrow.TableGroupBy` is of a table."""
+    """Rows of a dataset in groups: returned by a dataset's `group_by`, like `pyarrow.TableGroupBy` by a table's."""
 
     def __init__(
         self, dataset: Any, source: Source, keys: str | Sequence[str], *, is_whole: bool = True
     ) -> None:
         self._dataset, self._source = dataset, source
-        # Whether the groups are of all rows of the source.
+        # Whether the groups include all rows of the source.
         self._is_whole = is_whole
         self._keys = [keys] if isinstance(keys, str) else list(keys)
         self._kinds: dict[str, Any] = dict(source.fields)
@@ -49,7 +49,7 @@ class DatasetGroups:
         """Return a `pyarrow.Table` with a row for each group, in no order.
 
         `sum`, `mean`, `min`, `max`, `count` and `count_all` are sent, for columns and keys whose values MongoDB groups
-        and compares as pyarrow does. Others are computed by pyarrow, of the columns that they need. Sums of doubles may
+        and compares as pyarrow does. pyarrow computes the others from the columns that they need. Sums of doubles may
         differ in their last digits: the server rounds less.
 
         Args:
@@ -114,7 +114,7 @@ class DatasetGroups:
         try:
             found = pyarrow.table(collection.aggregate(pipeline, allowDiskUse=True).to_arrow(schema))
         except ColumnError:
-            # A sum of integers became a double.
+            # A sum of integers overflowed to a double.
             return None
         if pc.sum(found["odd"]).as_py():
             return None
@@ -125,7 +125,7 @@ class DatasetGroups:
         try:
             return self._finished(found, aggregations)
         except pyarrow.ArrowInvalid:
-            # A sum that no double holds: its mean is rounded as pyarrow does.
+            # No double holds this sum exactly: pyarrow computes the mean with its own rounding.
             return None
 
     def _pipeline(self, aggregations: Sequence[Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:

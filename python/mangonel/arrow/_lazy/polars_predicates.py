@@ -1,7 +1,7 @@
 """Reads Polars' expressions as nodes of predicates, from their JSON.
 
-The form of that JSON belongs to Polars and may change. A part that is not as expected becomes None: it is not sent, and
-Polars filters the rows that arrive.
+Polars may change the form of that JSON. An unexpected part becomes None: it is not sent, and Polars filters the rows
+that arrive.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def node_of(expression: Any) -> Node | None:
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
     except Exception:
-        # Polars cannot write every expression, such as one with a function of Python.
+        # Polars cannot serialize some expressions, such as one with a Python function.
         return None
     return _part(tree)
 

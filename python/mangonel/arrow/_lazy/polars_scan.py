@@ -1,4 +1,4 @@
-"""`scan_polars`: a query as a `polars.LazyFrame`, by Polars' interface for sources."""
+"""`scan_polars`: a query as a `polars.LazyFrame`, through Polars' interface for sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mangonel.arrow._lazy.source import Source
 
 
 class _PolarsSource:
-    """What Polars calls; can be pickled, since a LazyFrame can."""
+    """The function that Polars calls. It can be pickled, since a LazyFrame can."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

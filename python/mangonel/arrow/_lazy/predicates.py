@@ -4,7 +4,7 @@ A filter returns at least the rows of its predicate, and the engine filters them
 its predicate, and never narrower. A part of a predicate that no filter can express is left out.
 
 Meanings differ in these places. MongoDB compares values of one type, and a column also holds converted values,
-such as decimals as text. NaN is less than all numbers in MongoDB, more than all in Polars and DuckDB, and neither in
+such as decimals as text. NaN is less than all numbers in MongoDB, greater than all in Polars and DuckDB, and neither in
 Arrow. Comparisons match items of arrays. Null and missing are the same in a column. Doubles above 2**53 are rounded.
 """
 
@@ -103,7 +103,7 @@ class Or:
 
 @dataclass(frozen=True)
 class Not:
-    """The negation; that of null is null."""
+    """The negation of a predicate; the negation of null is null."""
 
     part: Node | None
 
@@ -124,7 +124,7 @@ _AS_TEXT = [
     "minKey",
     "maxKey",
 ]
-# With on_invalid="string", it holds every other value too.
+# With on_invalid="string", a column of text holds every other value too.
 _AS_ANY_TEXT = [*_AS_TEXT, "double", "object", "array", "binData", "objectId", "bool", "date", "int", "long"]
 _EXACT = 2**53
 _LARGEST = 2**63
@@ -145,14 +145,14 @@ def kind_at(path: Path, fields: Mapping[str, Any] | Sequence[tuple[str, Any]]) -
 def translate(
     node: Node | None, fields: Sequence[tuple[str, Any]], *, on_invalid: str, has_collation: bool
 ) -> Filter | None:
-    """Return a filter that matches every document whose row a predicate keeps. None: only an empty one would.
+    """Return a filter that matches every document whose row a predicate keeps. None: only the empty filter does.
 
     Args:
         node: the predicate.
         fields: names and kinds of the columns.
-        on_invalid: "null" if values that do not fit are null, so that any value may be; "string" if a column of text
-            holds them as text.
-        has_collation: the collection compares strings by rules of its own.
+        on_invalid: "null" if values that do not fit become null, so a null may stand for any value; "string" if a
+            column of text holds them as text.
+        has_collation: the collection has a default collation.
     """
     return _Translator(dict(fields), on_invalid, has_collation).of(node, is_negated=False)
 
@@ -205,7 +205,7 @@ class _Translator:
             return None
         if kind in _TEXTS:
             if self._has_collation and operator != "eq":
-                # With a collation, strings have another order, and different ones may be equal.
+                # With a collation, strings sort differently, and different strings may compare equal.
                 return None
             return _any_of([{path: {f"${operator}": value}}, {path: {"$type": self._as_text}}])
         if kind == "bool" and operator not in ("eq", "ne"):
@@ -223,7 +223,7 @@ class _Translator:
                 if kind not in _DATES:
                     return None
                 whole, rest = divmod(value.value * 1000, value.per_second)
-                # A date between two milliseconds is in no column.
+                # No column holds a date between two milliseconds.
                 if not rest:
                     stored.append(DatetimeMS(whole))
             elif _is_comparable(kind, value, as_double):
@@ -231,7 +231,7 @@ class _Translator:
             else:
                 return None
         if is_negated:
-            # In some engines null is in no list, so the negation is true for null, and so for values that do not fit.
+            # In some engines null is in no list, so the negation is true for null, and thus for values that do not fit.
             is_ruled = kind in _TEXTS and self._has_collation
             # For Arrow, -0.0 is not in a list with 0.0.
             is_zero = kind == "double" and 0 in values
@@ -241,7 +241,7 @@ class _Translator:
 
     def _is_null(self, path: str, kind: Any, is_negated: bool) -> Filter | None:
         if is_negated:
-            # It would leave out arrays with a null in them.
+            # This filter would leave out arrays that contain a null.
             if isinstance(kind, tuple) and kind[0] == "list":
                 return None
             is_array_text = kind in _TEXTS and self._on_invalid == "string"
@@ -261,7 +261,7 @@ def _is_comparable(kind: Any, value: Any, as_double: bool) -> bool:
         if kind != "double" and kind not in _INTEGERS:
             return False
         if isinstance(value, float) or as_double or kind == "double":
-            # From this size on, the engine rounds the column's value or this one. The test is false for NaN as well.
+            # From this size on, the engine rounds the column's value or this value. NaN fails the test too.
             return abs(value) < _EXACT
         return -_LARGEST <= value < _LARGEST
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""A query with a schema, read by an engine on demand, with only the columns and rows that it needs."""
+"""A query with a schema: an engine reads it on demand, with only the columns and rows that the engine needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Source:
         parallel: how many cursors read at a time.
 
     Raises:
-        ValueError, TypeError: the schema is none, or an argument has another value.
+        ValueError, TypeError: `schema` is not a schema, or an argument has a wrong value.
     """
 
     def __init__(self, part: Any, schema: Any, *, on_invalid: str = "raise", parallel: int = 1) -> None:
@@ -37,11 +37,11 @@ class Source:
         self.fields = fields_of(schema)
         self.on_invalid = on_invalid
         self.parallel = parallel
-        # Whether the collection has rules for comparing strings; None: not asked yet.
+        # Whether the collection has a collation; None: not known yet.
         self._has_collation: bool | None = None
 
     def empty(self) -> _core.ArrowTable:
-        """Return a table of no rows, for its types."""
+        """Return an empty table, for its types."""
         return _core.ColumnBuilder(self.fields, self.on_invalid, 1).take()
 
     def tables(
@@ -81,7 +81,7 @@ class Source:
         )
 
     def reader(self) -> Any:
-        """Return the partition with a blocking client: engines read in threads of their own."""
+        """Return the partition with a blocking client: engines read in their own threads."""
         from mangonel._shared.partitions.carry import client_for
         from mangonel.api import MongoClient, Partition
 
@@ -90,17 +90,17 @@ class Source:
         return self.part.on(client_for(self.part._carry(), MongoClient))
 
     def compares_by_rules(self, cursor: Any) -> bool:
-        """Return whether the collection compares strings by rules of a language; asked once."""
+        """Return whether the collection has a collation; the server is asked once."""
         if self._has_collation is None:
             self._has_collation = has_collation(cursor.collection)
         return self._has_collation
 
 
 def has_collation(collection: Any) -> bool:
-    """Return whether a collection compares strings by rules of a language, or whether the user may not ask."""
+    """Return whether a collection has a collation; True if the user lacks the right to know."""
     try:
         found = list(collection.database.list_collections(filter={"name": collection.name}))
     except PyMongoError:
-        # A user may lack that right; then no filter depends on it.
+        # The user may lack the right to listCollections; then no filter may depend on the order of strings.
         return True
     return any("collation" in each.get("options", {}) for each in found)

@@ -3,8 +3,8 @@
     INSTALLED_APPS = ["mangonel.contrib.django", ...]
     MANGONEL = {"default": {"host": "mongodb://localhost/shop", "maxPoolSize": 20}}
 
-`client()` returns the process's `MongoClient`, which the first call makes; in a forked worker it has connections of its
-own. `health` is a view, and `manage.py check --database default` asks the deployments too.
+`client()` returns the process's `MongoClient`, which the first call makes; in a forked worker it opens its own
+connections. `health` is a view, and `manage.py check --database default` pings the deployments too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TIMEOUT_MS = 2000
 
 _lock = threading.Lock()
 _clients: dict[str, MongoClient[Any]] = {}
-# One for all event loops: under WSGI each request to an `async def` view has a loop of its own.
+# One for all event loops: under WSGI each request to an `async def` view has its own loop.
 _async_clients: dict[str, AsyncMongoClient[Any]] = {}
 
 
@@ -100,10 +100,10 @@ def close() -> None:
 
 
 def health(request: HttpRequest) -> JsonResponse:
-    """Answer whether every deployment of MANGONEL answers a ping: 200, or 503 with the names of those that do not.
+    """Respond 200 if every deployment of MANGONEL answers a ping, otherwise 503 with the names of those that do not.
 
-    A view for `urls.py`. Each deployment has two seconds. The answer names no hosts and no errors; these are logged by
-    the driver.
+    A view for `urls.py`. Each deployment has two seconds. The response names no hosts and no errors; the driver logs
+    these.
 
     Args:
         request: the request.
@@ -141,7 +141,7 @@ def check_deployments(
 
     Args:
         app_configs: not used.
-        databases: the names to check. None: none, as Django's other checks of databases.
+        databases: the names to check. None: check none, as in Django's other checks of databases.
         keywords: more of Django's arguments.
 
     Example:
@@ -196,7 +196,7 @@ def _failure(alias: str) -> str | None:
 
 
 def _unlock() -> None:
-    # A thread of the parent may have held it. The clients themselves start over in a child.
+    # A thread of the parent may have held the lock. The clients themselves start over in a child.
     global _lock
     _lock = threading.Lock()
 
