@@ -46,7 +46,7 @@ def pandas_of(table: Any) -> Any:
 
 
 def _rounded(table: Any) -> list[str]:
-    """Return the columns in which pandas and NumPy would round an integer: beside nulls they make doubles of them."""
+    """Return the columns in which pandas and NumPy would round an integer: beside nulls, integers become doubles."""
     return [name for name, column in zip(table.column_names, table.columns, strict=True) if _rounds(column)]
 
 

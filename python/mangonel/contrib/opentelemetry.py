@@ -76,7 +76,7 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
         return []
 
     def _instrument(self, **kwargs: Any) -> None:
-        """Begin.
+        """Start to instrument new clients.
 
         Args:
             tracer_provider: provides the clients' tracer. None: the global one.

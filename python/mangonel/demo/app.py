@@ -56,7 +56,7 @@ class Demo:
         commands, pools, requests, events, elections: counters for the status page.
         history: the counts of each of the last seconds.
         shop: the process that trades; None if the shop is closed.
-        deployment: the replica set started with the demo; None for a deployment that was named.
+        deployment: the replica set that the demo started; None for the user's own deployment.
     """
 
     settings: Settings
@@ -160,7 +160,7 @@ def _admin(sessions: WebSessions[Any]) -> Admin:
         Post,
         accounts,
         sessions=sessions,
-        # Each account of the demo is its owner's.
+        # Each account of the demo belongs to its owner.
         allowed=lambda *asked: True,
         title="Demo: data",
     )

@@ -1,6 +1,6 @@
 """Controls for visitors: kill or restart the demo's own primary, change the shop's rate.
 
-They never touch a deployment that was named: then `deployment` is None, and the page has no such button.
+They never touch the user's own deployment: then `deployment` is None, and the page has no such button.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mangonel.server import ServerError
 
 
 class Elections(monitoring.TopologyListener):
-    """How long the driver has seen no primary: the gap that lasts now, and the last one that ended."""
+    """How long the driver has seen no primary: the current gap, and the last one that ended."""
 
     def __init__(self) -> None:
         self._lost: float | None = None

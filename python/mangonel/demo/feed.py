@@ -34,7 +34,7 @@ PIPELINE: list[dict[str, Any]] = [
             "ns.coll": {"$in": list(KINDS)},
         }
     },
-    # An update event lists its own changes. A looked-up document would be that of a later moment.
+    # An update event lists its own changes. A looked-up document would be from a later moment.
     {
         "$project": {
             "clusterTime": 1,
@@ -53,7 +53,7 @@ SNAPSHOT_UNAVAILABLE = 246
 # If changes come faster than this, the feed waits a moment so that one getMore returns many.
 BUSY_RATE = 200.0
 GATHER_S = 0.01
-# A shorter wait means that the change was at hand; a longer one means that the server was asked.
+# A shorter wait means that the change had already arrived; a longer one means a getMore.
 ANSWER_S = 0.0002
 MAX_AWAIT_MS = 1000
 PAUSE_S = 0.5
@@ -68,12 +68,12 @@ class Feed:
     """The events of a deployment, kept in a ring for any number of readers.
 
     Args:
-        client: the client; only this object uses a change stream of it.
+        client: the client; only this object opens a change stream on it.
         database: the shop's database.
         size: how many events to keep.
 
     Attributes:
-        totals: documents of each kind, by the state and the later events.
+        totals: documents of each kind, from the state and the later events.
         ring: the events; None until `open`.
         seen: events since the process began.
         resumes: how often the feed reopened the stream; the driver's own resumes do not count.
@@ -85,7 +85,7 @@ class Feed:
         self._database: Any = client[database]
         self._size = size
         self._rows = {kind: Rows() for kind in KINDS.values()}
-        # Events in each second of the deployment's clock, so that new charts are full.
+        # Events in each second of the deployment's clock, so that a new chart is full at once.
         self._counts: OrderedDict[int, int] = OrderedDict()
         self._news: asyncio.Future[None] | None = None
         self.totals: dict[str, int] = dict.fromkeys(KINDS.values(), 0)
@@ -219,7 +219,7 @@ class Feed:
     async def _at_snapshot(
         self, collection: str, pipeline: list[dict[str, Any]], at: Timestamp | None
     ) -> tuple[list[dict[str, Any]], Timestamp]:
-        """Run a pipeline on the data of one moment. None: now; the reply has the time."""
+        """Run a pipeline on the data at a cluster time. None: the current one, which the reply contains."""
         concern: dict[str, Any] = {"level": "snapshot"}
         if at is not None:
             concern["atClusterTime"] = at
@@ -239,7 +239,7 @@ class Feed:
 
 
 class Pace:
-    """Decides when to wait for more changes, by the rate of changes."""
+    """Decides from the rate of changes when to wait for more."""
 
     def __init__(self, now: float) -> None:
         self._since = now

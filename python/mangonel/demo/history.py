@@ -1,4 +1,4 @@
-"""Counts of each of the last seconds, so that new plots are full. Reads counters, and no database."""
+"""Counts of each of the last seconds, so that a new plot is full at once. Reads counters, and no database."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async def seed(password: str) -> None:
             try:
                 await Account(id=name, password=digest, salt=salt, title=title).ainsert()
             except DuplicateKeyError:
-                continue  # another process seeds at the same time
+                continue  # another process is seeding at the same time
     if not await Post.find().aexists():
         try:
             await Post.ainsert_many(_posts())

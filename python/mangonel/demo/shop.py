@@ -36,7 +36,7 @@ DUPLICATE_KEY = 11000
 
 
 class Rate:
-    """Customers per second; it may change at any time."""
+    """Customers per second; the rate may change at any time."""
 
     def __init__(self, value: float) -> None:
         self.value = value
@@ -50,7 +50,7 @@ async def trade(rate: Rate) -> None:
     loop = asyncio.get_running_loop()
     due, owed = loop.time(), 0.0
     later = Later()
-    # Above the numbers of any earlier shop, and exact in a browser.
+    # Higher than any number of an earlier shop, and exact as a JavaScript number.
     numbers = itertools.count(int(time.time()) * 1_000_000)
     while True:
         every = 1 / min(max(rate.value, 1.0), PORTIONS)

@@ -1,4 +1,4 @@
-"""`mangonel doctor URI`: finds out what keeps a client from connecting, and names the remedy.
+"""`mangonel doctor URI`: finds out why a client cannot connect, and names the remedy.
 
 An application on top of the driver: nothing in the driver imports it.
 """

@@ -15,8 +15,8 @@ from mangonel.doctor.target import Target
 
 BUSY = 0.8  # of a server's connections
 CLOCK_NOTE, CLOCK_WARNING = 1.0, 30.0  # seconds
-SPARE_FILES = 64  # that a process opens beside its connections
-MONITORS = 2  # connections that a client keeps to each server beside its pool
+SPARE_FILES = 64  # files that a process opens besides its connections
+MONITORS = 2  # connections that a client keeps to each server besides its pool
 
 
 def report_concerns(sights: list[Sight], target: Target, report: Report) -> None:

@@ -17,7 +17,7 @@ from mangonel.doctor.target import Target
 # The driver's range: MongoDB 4.4 and newer.
 OLDEST_WIRE, NEWEST_WIRE = 9, 29
 FAR = 0.1  # seconds
-LATE = 10.0  # seconds that a secondary may lag without a word
+LATE = 10.0  # seconds that a secondary may lag without a warning
 
 # The first wire version with a feature -> the feature.
 _FEATURES = (
@@ -100,7 +100,7 @@ def _report_balancer(reached: list[Sight], report: Report) -> None:
 
 
 def _report_set_name(reached: list[Sight], target: Target, report: Report) -> bool:
-    """Report servers outside of the set that the URI names; return True if none belongs to it."""
+    """Report servers outside the replica set that the URI names; return True if no server belongs to it."""
     wanted = target.options.replica_set_name
     if wanted is None:
         return False

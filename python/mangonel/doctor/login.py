@@ -93,7 +93,7 @@ def _look_inside(sight: Sight, target: Target, timeout: float) -> dict[str, Any]
             "authInfo"
         ]
         if target.options._credentials is None:
-            # Every user may ask for its own identity; this tells whether the user may read.
+            # connectionStatus succeeds without a login; listDatabases shows whether reading needs one.
             client.admin.command("listDatabases", nameOnly=True, read_preference=ANY_MEMBER)
         for keep, command in (
             (sight.build, {"buildInfo": 1}),

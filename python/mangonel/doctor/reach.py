@@ -18,7 +18,7 @@ from mangonel.doctor.report import FAILURE, NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
 
-SOON = 21 * 86_400  # seconds: a certificate that ends within three weeks is worth a word
+SOON = 21 * 86_400  # seconds: warn about a certificate that expires within three weeks
 _VERIFY_CODES = {
     9: "tls-not-yet-valid",
     10: "tls-expired",
@@ -124,7 +124,7 @@ def _look_at(sight: Sight, sock: Any) -> None:
     cipher = sock.cipher()
     sight.tls.update(version=sock.version(), cipher=cipher[0] if cipher else None)
     with contextlib.suppress(AttributeError, ssl.SSLError, ValueError):
-        # The public method exists from CPython 3.13 on, and returns no fields.
+        # The public method exists from CPython 3.13 on, and returns DER bytes without fields.
         sight.certificates = [made.get_info() for made in sock._sslobj.get_unverified_chain() or ()]
 
 

@@ -24,7 +24,7 @@ STEPS: dict[str, tuple[str, int]] = {
     "limits": ("Limits", 16),
     "driver": ("Driver", 17),
 }
-EXIT_STRICT = 10  # a warning, where warnings were asked to count
+EXIT_STRICT = 10  # a warning, with `strict`
 
 _RANKS = {OK: 0, SKIPPED: 0, NOTE: 0, WARNING: 1, FAILURE: 2}
 _MARKS = {OK: "✓", NOTE: "·", WARNING: "!", FAILURE: "✗", SKIPPED: "-"}

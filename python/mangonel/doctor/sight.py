@@ -25,15 +25,15 @@ class Sight:
     error: BaseException | None = None
     peer: str | None = None
     connect_seconds: float = 0.0
-    refused: list[str] = field(default_factory=list)  # IP addresses that did not take a connection
+    refused: list[str] = field(default_factory=list)  # IP addresses to which no connection could be made
     tls: dict[str, Any] = field(default_factory=dict)
-    # As ssl.getpeercert gives them, leaf first.
+    # As `ssl.getpeercert` returns them, leaf first.
     certificates: list[dict[str, Any]] = field(default_factory=list)
     hello: dict[str, Any] = field(default_factory=dict)
     pings: list[float] = field(default_factory=list)  # seconds of each hello
-    clock_skew: float | None = None  # seconds that the server's clock is ahead
+    clock_skew: float | None = None  # seconds by which the server's clock is ahead
     build: dict[str, Any] = field(default_factory=dict)
-    status: dict[str, Any] = field(default_factory=dict)  # of serverStatus: connections
+    status: dict[str, Any] = field(default_factory=dict)  # `connections` of serverStatus
     defaults: dict[str, Any] = field(default_factory=dict)  # getDefaultRWConcern
 
     @property

@@ -25,7 +25,7 @@ _NOT_FOR_ONE_SERVER = frozenset(
     | {"srvallowedhostssuffix", "serverselectiontimeoutms", "tls", "ssl", "authsource", "minpoolsize"}
     | {"timeoutms", "readpreference", "readpreferencetags", "maxstalenessseconds"}
 )
-# The errors of parsing a string; OSError is about a file that an option names.
+# Errors of parsing a string; OSError concerns a file that an option names.
 _UNREADABLE = (InvalidURI, ConfigurationError, TypeError, ValueError, OSError)
 _RESERVED = frozenset("/?#[]@:")
 
@@ -201,7 +201,7 @@ def _secrets(uri: str, cut: int | None) -> list[str]:
     if cut is not None:
         begin = uri.find("://") + 3 if "://" in uri[:cut] else 0
         found.append(uri[begin:cut].partition(":")[2])
-    # A property list holds names too; only the values after their colons are secret.
+    # A property list holds names too; only the values after the colons are secret.
     found += [part for text in list(found) for part in re.split("[,:]", text)]
     return sorted({*found, *map(unquote_plus, found)}, key=len, reverse=True)
 

@@ -46,7 +46,7 @@ class Daemon:
         return _lives(*self._keeper)
 
     def end(self) -> None:
-        """End everything. If the keeper is gone, end each recorded process that is still the same one."""
+        """End all servers. If the keeper is gone, end each recorded process whose start time still matches."""
         if _lives(*self._keeper):
             _signal(self._keeper[0], signal.SIGTERM)
             _wait_for([self._keeper], END_TIMEOUT)
@@ -59,7 +59,7 @@ class Daemon:
 
 
 def folder() -> Path:
-    """Return the folder of the state file, by the XDG rules."""
+    """Return the folder of the state file, according to the XDG rules."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(base) / "mangonel"
 
@@ -80,7 +80,7 @@ def up(order: dict[str, Any], where: Path) -> tuple[Daemon, bool]:
         where: folder of the state file.
 
     Raises:
-        DaemonError: servers with another order are running, or these did not start.
+        DaemonError: servers of another order are running, or the servers did not start.
     """
     with _locked(where):
         found = state(where)
@@ -110,7 +110,7 @@ def down(where: Path) -> bool:
 
 
 def started(pid: int) -> str:
-    """Return the start time of a process as a text that no other process with this id has; "" if it does not exist."""
+    """Return the start time of a process, which tells it from others with its id; "" if it does not exist."""
     try:
         # The fields after the name, which may contain blanks and brackets; the start time is field 22 in total.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

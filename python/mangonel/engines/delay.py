@@ -15,7 +15,7 @@ import time
 from collections import deque
 
 PIECE = 512 * 1024
-HELD_BYTES = 64 << 20  # per direction; beyond it the sender has to wait for the reader
+HELD_BYTES = 64 << 20  # bytes per direction; beyond that, the sender must wait for the reader
 
 
 class Delay:
@@ -111,7 +111,7 @@ class _Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._epoll = select.epoll()
         self._epoll.register(self._listener.fileno(), select.EPOLLIN)
-        # By the descriptor that each reads, and by the one that each writes.
+        # Directions by the descriptor that they read, and by the one that they write.
         self._sources: dict[int, _Way] = {}
         self._sinks: dict[int, _Way] = {}
         # All have the same delay, so pieces are due in the order of their arrival.

@@ -170,9 +170,9 @@ class Engine:
                 if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:
                     listening.add(f"socket:[{fields[9]}]")
         descriptors = f"/proc/{self.pid}/fd"
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # the process ended meanwhile
             for name in os.listdir(descriptors):
-                with suppress(OSError):  # or closed this one
+                with suppress(OSError):  # or closed this descriptor
                     if os.readlink(f"{descriptors}/{name}") in listening:
                         return True
         return False

@@ -36,7 +36,7 @@ PACKAGES = {
 # The environment variable that allows installing missing programs.
 WISH = "MANGONEL_INSTALL_SERVERS"
 
-# Programs that serve as well if the first is missing.
+# Equivalent programs to use if the first is missing.
 STAND_INS = {"redis-server": ("valkey-server",)}
 
 # Debian's folders of programs that are not on every user's PATH.
@@ -67,7 +67,7 @@ def find_program(name: str) -> str:
 
 
 def install_together(names: Iterable[str]) -> None:
-    """Install the packages of the missing programs in one go, if that is allowed; `find_program` tells what failed."""
+    """Install the packages of all missing programs at once, if that is allowed; `find_program` reports failures."""
     missing = sorted({PACKAGES[name] for name in names if _look_for_any(name) is None})
     if missing and os.environ.get(WISH):
         _install(*missing)
@@ -95,8 +95,8 @@ def installing_nothing() -> Iterator[None]:
 
 @contextmanager
 def installing_alone() -> Iterator[None]:
-    """Within this block no other process of this machine installs: apt-get fails where another one runs."""
-    import fcntl  # Windows has it not, and no apt-get
+    """Keep other processes of this machine from installing during this block: apt-get fails while another one runs."""
+    import fcntl  # missing on Windows, which has no apt-get either
 
     with open(os.path.join(tempfile.gettempdir(), "mangonel-install.lock"), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -132,13 +132,13 @@ def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engi
         "max_connections=200",
         f"synchronous_commit={'on' if durable else 'off'}",
         "jit=off",
-        "dynamic_shared_memory_type=mmap",  # not in /dev/shm, where it would outlive a server that is killed
+        "dynamic_shared_memory_type=mmap",  # not in /dev/shm: files there outlive a killed server
     ):
         command += ["-c", setting]
     url = f"postgresql://postgres@127.0.0.1:{PORT}/postgres"
     if tls is not None:
         own = [shutil.copy(path, directory) for path in (tls.certificate, tls.key)]
-        for path in own:  # it takes no key that another user may read
+        for path in own:  # it refuses a key that another user may read
             os.chmod(path, 0o600)
             if user:
                 shutil.chown(path, user)

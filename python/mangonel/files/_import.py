@@ -158,7 +158,7 @@ def _progress(path: Path, options: argparse.Namespace, is_table: bool) -> Any:
     from pyarrow.lib import ArrowException
 
     made = format_of(path, options.format)
-    # Before pyarrow looks: a missing file is told as that of any format.
+    # Checked before pyarrow opens it, so that a missing file gives the same message in every format.
     path.stat()
     paths = [each for each in path.iterdir() if each.suffix in made.endings] if path.is_dir() else [path]
     try:
@@ -167,6 +167,6 @@ def _progress(path: Path, options: argparse.Namespace, is_table: bool) -> Any:
         if options.drop:
             # Nothing was removed yet.
             raise TransferError(f"{path}: cannot be read: {error}") from error
-        # The import tells which file cannot be read, and why.
+        # The import reports which file cannot be read, and why.
         total = 0
     return Progress(path.name, total, "documents")

@@ -19,7 +19,7 @@ def _is_nested(kind: Any) -> bool:
 
 
 def from_json(fields: Any) -> list[tuple[str, Any]]:
-    """Return columns read from JSON, which has turned tuples into lists."""
+    """Return columns read from JSON, in which tuples have become lists."""
     return [(name, _kind(kind)) for name, kind in fields]
 
 

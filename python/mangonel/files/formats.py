@@ -1,4 +1,4 @@
-"""Formats of files of tables: each writes a file, joins files of one schema, and reads rows from any position on.
+"""Formats of files of tables: each writes a file, joins files of one schema, and reads rows from any position.
 
 Knows no collection. pyarrow is imported on demand.
 """
@@ -47,10 +47,10 @@ class Format(Protocol):
         """Yield tables of about `count` rows, from row number `start` on."""
 
     def total(self, path: Path) -> int:
-        """Return the number of rows, or 0 if only reading the file tells it."""
+        """Return the number of rows, or 0 if it is unknown until the file is read."""
 
 
-# Without checksums, a damaged page may read as other rows; files of other programs may have none.
+# Without checksums, a damaged page may read as other rows; files of other programs may lack checksums.
 _WRITTEN: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 _CHECKED: dict[str, Any] = {"page_checksum_verification": True}
 
@@ -67,7 +67,7 @@ class _Parquet:
     def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
         import pyarrow.parquet
 
-        # As it is read, so that nothing is converted.
+        # The schema as pyarrow reads it back, so that nothing is converted.
         kept = pyarrow.parquet.read_schema(parts[0])
         with pyarrow.parquet.ParquetWriter(path, kept, **_WRITTEN) as writer:
             for part in parts:
@@ -160,7 +160,7 @@ class _Csv:
                 raise TransferError(
                     f"{path.name}: expected the columns of the schema, got {reader.schema.names}, which lack {lacking}"
                 )
-            # pyarrow takes text of another encoding for bytes.
+            # pyarrow returns text in another encoding as bytes.
             if binary := [column.name for column in reader.schema if pyarrow.types.is_binary(column.type)]:
                 raise TransferError(
                     f"{path.name}: expected UTF-8 in the columns {binary}, got other bytes; recode it"
@@ -193,7 +193,7 @@ class _CsvWriter:
 
 
 def _written_as(kind: Any) -> tuple[Callable[[bytes], Any] | None, Any]:
-    """Return the function that makes text of a column's bytes, and the column's type in the file."""
+    """Return the function that converts a column's bytes to text, and the column's type in the file."""
     import pyarrow
 
     plain = getattr(kind, "storage_type", kind)
@@ -235,7 +235,7 @@ def _csv_types(schema: Any) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def _bytes_of_texts(table: Any, texts: dict[str, str], name: str, first: int) -> Any:
-    """Return a table whose columns of text are bytes.
+    """Convert the columns of text in a table to bytes.
 
     Args:
         table: rows of a file.
@@ -267,7 +267,7 @@ def _bytes_of_texts(table: Any, texts: dict[str, str], name: str, first: int) ->
 
 
 def _as_texts(table: Any, texts: dict[str, Callable[[bytes], str]]) -> Any:
-    """Return a table whose columns of bytes are text."""
+    """Convert the columns of bytes in a table to text."""
     import pyarrow
 
     for name, convert in texts.items():
@@ -294,14 +294,14 @@ FORMATS: dict[str, Format] = {"parquet": _Parquet(), "arrow": _Ipc(), "csv": _Cs
 
 
 def format_of(path: str | os.PathLike[str], name: str | None = None) -> Format:
-    """Return the format with this name, or the format that the file's ending means.
+    """Return the format with this name, or the one of the file's ending.
 
     Args:
         path: the file, or a folder whose files have the format.
-        name: "parquet", "arrow" or "csv". None: by the ending.
+        name: "parquet", "arrow" or "csv". None: from the ending.
 
     Raises:
-        TransferError: neither tells a format.
+        TransferError: the format is unknown.
     """
     if name is not None:
         if name not in FORMATS:

@@ -1,4 +1,4 @@
-"""Imports files of tables into collections, in pieces and by several threads."""
+"""Imports files of tables into collections, in pieces and with several threads."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def import_table(
     Args:
         collection: a collection of the blocking face.
         source: the file, or a folder with files of one format, which are read in the order of their names.
-        format: "parquet", "arrow" or "csv". None: by the ending of the name.
-        schema: types of columns of CSV, as for `Cursor.to_arrow`; others are guessed from the first rows: text of
-            digits, for example, becomes a number. Not for the other formats, which have types.
+        format: "parquet", "arrow" or "csv". None: from the ending of the name. schema: types of columns of CSV, as for
+        `Cursor.to_arrow`; types that it lacks are guessed from the first rows: text of digits, for example, becomes a
+        number. Only for CSV, since the other formats have types.
         exclude_none: leave out fields that are null.
         threads: how many threads insert at the same time; above 1 the documents' order is not kept.
         skip_errors: count rows that were refused, and continue.
@@ -81,7 +81,7 @@ def import_table(
     Raises:
         TypeError: `collection` is no collection of the blocking face.
         TransferError: a file cannot be read, a row was refused, BSON cannot hold a value or the type of a column, a
-            folder has files of several formats, or the progress is of another import. Earlier rows are stored; some
+            folder has files of several formats, or `resume` belongs to another import. Earlier rows are stored; some
             later ones may be.
         ImportError: pyarrow is not installed.
         OSError: a file cannot be read or written.
@@ -103,7 +103,7 @@ def import_table(
     paths = _paths(Path(source), made)
     target = {
         "collection": collection.full_name,
-        # As JSON has it, which is compared.
+        # As it is read back from JSON, since it is compared with that.
         "schema": json.loads(json.dumps(fields)),
         "exclude_none": exclude_none,
     }
@@ -116,7 +116,7 @@ def import_table(
         try:
             return _insert(collection, piece, state.prefix, exclude_none, piece.overall < doubtful_end)
         except (ColumnError, TypeError) as error:
-            # Their rows are counted in the piece.
+            # These errors count rows from the start of the piece.
             raise TransferError(f"{paths[piece.file].name}, behind row {piece.first}: {error}") from error
 
     def finish(piece: _Piece, done: Done) -> None:
@@ -178,7 +178,7 @@ def _pieces(paths: list[Path], made: Format, state: _State, schema: Any) -> Iter
                     first += len(piece)
                     overall += len(piece)
         except (ArrowException, OSError, UnicodeDecodeError) as error:
-            # What pyarrow says of the contents is an OSError at times, without a number of the system's.
+            # pyarrow raises some errors of the contents as OSError, without an errno.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise TransferError(f"{path.name}, behind row {first}: cannot be read: {error}") from error

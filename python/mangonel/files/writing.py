@@ -72,22 +72,22 @@ def export_table(
     """Write the documents of a collection to a file of Parquet, Arrow IPC or CSV.
 
     Without a schema, the columns are those of `collection.infer_schema()`, which reads every document once before the
-    export; so no field is left out, and values of several types at one path become text. Complete parts lie beside the
-    target, in a folder of its name and `.parts`, until the whole file is in place.
+    export; so no field is left out, and values of several types at one path become text. Complete parts are kept beside
+    the target, in a folder with its name and `.parts`, until the whole file is in place.
 
     Args:
         collection: a collection of the blocking face.
         target: the file, which is replaced when the export is complete; with `split` a folder. An existing folder is
-            replaced if it has nothing but the parts of an earlier export.
-        format: "parquet", "arrow" or "csv". None: by the ending of the name.
+            replaced if it holds only the parts of an earlier export.
+        format: "parquet", "arrow" or "csv". None: from the ending of the name.
         schema: as for `Cursor.to_arrow`. Fields that it does not name are not written.
         filter: query document. None: all documents.
         projection: fields to write. None: all. Not together with `schema`.
         sample: infer the columns from this many documents. Faster, but a field that none of them has is not written.
-        on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
-        missing: "distinguish" adds a column that tells null from missing, as for `Cursor.to_arrow`.
+        on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, otherwise "raise".
+        missing: "distinguish" adds a column to distinguish null from missing, as for `Cursor.to_arrow`.
         parallel: how many parts are read and written at a time.
-        parts: in how many parts the collection is read. None: by its size, 64 MB each.
+        parts: how many parts the collection is read in. None: one for each 64 MB.
         split: leave one file for each part, in the folder `target`.
         snapshot: all parts read one moment, as for `Collection.partitions`. It cannot be resumed.
         resume: continue an export of the same arguments that was interrupted, without the parts that are complete.
@@ -95,9 +95,9 @@ def export_table(
 
     Raises:
         TypeError: `collection` is no collection of the blocking face.
-        TransferError: the name has no known ending, is a folder's without `split` or that of a folder with other files,
-            or the existing parts are of another export; or `projection` names a field that no document has; or another
-            export to `target` began meanwhile, whose files are left alone.
+        TransferError: the name has no known ending, or names a folder without `split`, or a folder with other files; or
+            the existing parts belong to another export; or `projection` names a field that no document has; or another
+            export to `target` started meanwhile, whose files are left alone.
         ColumnError: a value does not fit its column.
         ImportError: pyarrow is not installed.
         OSError: a file cannot be written. FileNotFoundError: the folder of `target` does not exist; nothing was read.
@@ -129,7 +129,7 @@ def export_table(
         "collection": collection.full_name,
         "filter": json_util.dumps(filter or {}, json_options=json_util.CANONICAL_JSON_OPTIONS),
         "projection": list(projection) if projection is not None else None,
-        # As JSON has it, which is compared.
+        # As it is read back from JSON, since it is compared with that.
         "schema": None if schema is None else json.loads(json.dumps(fields_of(schema))),
         "sample": sample,
         "split": split,
@@ -167,7 +167,7 @@ class _Export:
         """Return the plan of an earlier call; None: there was none.
 
         Raises:
-            TransferError: it is the plan of something else.
+            TransferError: the plan belongs to another export.
         """
         path = self._folder / "plan.json"
         if not path.exists():
@@ -295,7 +295,7 @@ class _Export:
             cursor.close()
             writer.close()
         self._check_plan(plan)
-        # First the number of rows, since a part that is there is complete.
+        # Write the number of rows first: a part that exists counts as complete.
         self._replace(self._count_path(place), str(rows).encode())
         beside.replace(path)
 
@@ -374,7 +374,7 @@ class _Export:
 
 
 def _check_target(path: Path, made: Format, *, is_split: bool) -> None:
-    """Refuse a target that could not be replaced at the end, and a folder with files of others.
+    """Refuse a target that could not be replaced at the end, and a folder with other files.
 
     Raises:
         TransferError: the message says which.
@@ -413,7 +413,7 @@ def _chosen(found: Any, projection: Any) -> list[tuple[str, Any]]:
 
 
 def _bounds(part: Any) -> tuple[str | None, str | None, bool]:
-    """Return the bounds of a part as text, and whether it is the part of the greatest key."""
+    """Return the bounds of a part as text, and whether the part has the greatest key."""
     low, high = part.low, part.high
     is_last_key = low is None and high is None and part.count > 1
     return _text(low), _text(high), is_last_key
@@ -430,5 +430,5 @@ def _text(bound: RawBSONDocument | None) -> str | None:
 
 
 def _bound(text: str | None) -> RawBSONDocument | None:
-    # Raw, so that an id of any type comes back unchanged.
+    # Raw BSON, so that an id of any type is restored unchanged.
     return None if text is None else RawBSONDocument(bytes.fromhex(text))

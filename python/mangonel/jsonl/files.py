@@ -28,7 +28,7 @@ def open_lines(path: Path, mode: str) -> IO[bytes]:
         opened = gzip.GzipFile(path, mode, compresslevel=6)
     elif path.suffix == ".zst":
         zstd = _zstd()
-        # As gzip does: without a checksum, damage may read as other lines.
+        # With a checksum, as in gzip: otherwise damage may read as other lines.
         options = {zstd.CompressionParameter.checksum_flag: 1} if mode == "wb" else None
         opened = zstd.open(path, mode, options=options)
     else:

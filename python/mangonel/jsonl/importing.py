@@ -31,7 +31,7 @@ P = TypeVar("P")
 
 @dataclass
 class Done:
-    """The result of a piece."""
+    """The result of inserting a piece."""
 
     inserted: int = 0
     duplicates: int = 0
@@ -55,7 +55,7 @@ class Done:
         Args:
             error: the insert's error.
             is_doubtful: an earlier import may have inserted the piece, so an `_id` that exists is no problem.
-            place: gives the place in the file of a document of the insert.
+            place: returns the place in the file of a document of the insert.
 
         Raises:
             BulkWriteError: the write concern was not reached: inserted documents may be lost.
@@ -75,7 +75,7 @@ class Done:
 def insert_in_order(
     pieces: Iterable[P], insert: Callable[[P], Done], finish: Callable[[P, Done], None], threads: int
 ) -> None:
-    """Insert pieces by several threads, and finish them in their order by this one.
+    """Insert pieces in several threads, and finish them in order in this thread.
 
     Args:
         pieces: read by this thread, a few ahead of the inserts.
@@ -98,7 +98,7 @@ def insert_in_order(
             while waiting:
                 finish_first()
         finally:
-            # A piece that has not begun need not begin.
+            # Cancel the pieces that have not begun.
             pool.shutdown(wait=True, cancel_futures=True)
 
 
@@ -106,7 +106,7 @@ class KeptPlace:
     """The position of an import, kept in a file if one is named.
 
     Args:
-        told: the identity of this import, as JSON.
+        told: the identity of this import, in JSON's types.
         names: the attributes that make up the position, numbers from 0.
         path: the file, or None. If it exists, the import continues from its position.
         error: the class of errors.

@@ -51,7 +51,7 @@ async def run_in_thread(function: Callable[..., T], collection: Any, *arguments:
 
 
 def check_face(collection: Any, *, is_async: bool, twin: str) -> None:
-    """Refuse anything but a collection of that face.
+    """Raise unless `collection` is a collection of the expected face.
 
     Args:
         collection: the caller's argument.
@@ -59,7 +59,7 @@ def check_face(collection: Any, *, is_async: bool, twin: str) -> None:
         twin: the function for collections of the other face.
 
     Raises:
-        TypeError: it is another object, or of the other face.
+        TypeError: it is another object, or a collection of the other face.
     """
     from mangonel.api import AsyncCollection, Collection
 

@@ -52,13 +52,13 @@ class Progress:
             return f"{self._name}: {text}"
         share = min(1.0, done / self._total)
         full = int(_BAR * share)
-        # The part of an earlier run says nothing about this run's rate.
+        # The share that an earlier run did says nothing about this run's rate.
         rate = (done - (self._first or 0)) / passed
         left = f", {_clock((self._total - done) / rate)} left" if rate > 0 and share < 1 else ""
         return f"{self._name} [{'#' * full}{'.' * (_BAR - full)}] {100 * share:3.0f} % {text}{left}"
 
     def end(self) -> None:
-        """Leave the last state on a line of its own."""
+        """Leave the final state on its own line."""
         if self._is_on:
             print(f"\r{self.line(time.monotonic())}\x1b[K", file=sys.stderr)
 

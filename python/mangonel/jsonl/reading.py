@@ -1,7 +1,7 @@
 """Imports files of JSON lines: pieces are read in order, inserted by several threads, and counted in order.
 
 A document without an `_id` gets one made of eight bytes of the import and its line number. So lines that are read again
-after an interruption are the same documents, and the server refuses them as duplicates.
+after an interruption get the same `_id`, and the server refuses them as duplicates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PIECE = 1 << 20
 # As JSON, the largest document that a server accepts is shorter.
 _LONGEST_LINE = 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# With one more, the server refuses all documents of the command.
+# With one more document, the server refuses the whole command.
 _LARGEST = 16 << 20
 
 
@@ -93,7 +93,7 @@ def import_jsonl(
     check_face(collection, is_async=False, twin="aimport_jsonl")
     path = Path(source)
     state = _State(collection.full_name, path, None if resume is None else Path(resume))
-    # Before this line, an earlier call may have inserted documents that it could not record.
+    # An earlier call may have inserted documents up to this offset without recording them.
     doubtful_end = state.offset + (threads * AHEAD + 1) * _PIECE * 2 if state.is_resumed else 0
     found = Imported()
 

@@ -92,7 +92,7 @@ def export_jsonl(
         cursors[0].sort("_id", 1).hint([("_id", 1)])
         last = _cut_to_last_line(path)
         if last is not _NO_LINE:
-            # Index bounds span types; a comparison does not. They end before MaxKey, and nothing sorts after that.
+            # Index bounds span types; a comparison does not. The bounds exclude MaxKey, and nothing sorts after it.
             if isinstance(last, MaxKey):
                 cursors = []
             else:

@@ -146,7 +146,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
         return DatasetGroups(self, self._source, keys, is_whole=self._expression is None)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
-        """Return the number of rows that a filter keeps. Reads only the filter's columns, or a single one."""
+        """Return the number of rows that a filter keeps. Reads the filter's columns; without a filter, one column."""
         wanted = self._wanted([], self._with(filter)) or self._schema.names[:1]
         return int(self.scanner(wanted, filter, **options).to_table().num_rows)
 
