@@ -39,16 +39,17 @@ def read(
         collection: a collection of the blocking face.
         filter: query document. None: all documents.
         schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
-            reads every document. sample: infer the schema from this many documents; fields that none of them has are
-            not read.
+            reads every document.
+        sample: infer the schema from this many documents; fields that none of them has are not read.
         on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, otherwise "raise".
         parts: how many parts; each is a partition of Dask. None: one for each 64 MiB of the collection.
         snapshot, connect: as for `Collection.partitions`. A partition that is computed again gives the same rows only
             with `snapshot`, for as long as the server keeps that moment's data.
 
     Raises:
-        TypeError: a collection of the asyncio face. ConfigurationError: MANGONEL_URI names another deployment, and no
-        `connect` is given. ImportError: dask is not installed.
+        TypeError: a collection of the asyncio face.
+        ConfigurationError: MANGONEL_URI names another deployment, and no `connect` is given.
+        ImportError: dask is not installed.
         SnapshotUnavailable, OperationFailure, AutoReconnect: as for `partitions`.
 
     Example:
@@ -121,8 +122,8 @@ def write(
         connect: as for `Collection.partitions`.
 
     Raises:
-        TypeError: a collection of the asyncio face, or no frame of Dask. ConfigurationError: MANGONEL_URI names another
-        deployment, and no `connect` is given.
+        TypeError: a collection of the asyncio face, or no frame of Dask.
+        ConfigurationError: MANGONEL_URI names another deployment, and no `connect` is given.
         InvalidOperation: `once` is the name of another write, or the partitions differ from those of an unfinished
             earlier write with this name. Stored partitions stay.
         BulkWriteError, ColumnError, OperationFailure, AutoReconnect: as for `insert_arrow`.

@@ -68,9 +68,9 @@ def import_table(
     Args:
         collection: a collection of the blocking face.
         source: the file, or a folder with files of one format, which are read in the order of their names.
-        format: "parquet", "arrow" or "csv". None: from the ending of the name. schema: types of columns of CSV, as for
-        `Cursor.to_arrow`; types that it lacks are guessed from the first rows: text of digits, for example, becomes a
-        number. Only for CSV, since the other formats have types.
+        format: "parquet", "arrow" or "csv". None: from the ending of the name.
+        schema: types of columns of CSV, as for `Cursor.to_arrow`; types that it lacks are guessed from the first rows:
+            text of digits, for example, becomes a number. Only for CSV, since the other formats have types.
         exclude_none: leave out fields that are null.
         threads: how many threads insert at the same time; above 1 the documents' order is not kept.
         skip_errors: count rows that were refused, and continue.

@@ -1,4 +1,4 @@
-"""Exports collections to files of tables: in parts, by several threads, each part a file until all are complete."""
+"""Exports collections to files of tables: threads write parts, each to its own file until all are complete."""
 
 from __future__ import annotations
 
@@ -349,10 +349,10 @@ class _Export:
     # Another export to the same target.
 
     def _check_plan(self, plan: dict[str, Any]) -> None:
-        """Refuse to go on in a folder that is another export's by now.
+        """Refuse to continue in a folder that another export has taken over.
 
         Raises:
-            TransferError: it is.
+            TransferError: another export has taken it over.
         """
         try:
             token = json.loads((self._folder / "plan.json").read_bytes()).get("token")

@@ -27,7 +27,7 @@ GRANT = 8
 
 @functools.lru_cache(64)
 def numbers_in(payload: bytes) -> str:
-    """Return the customer numbers of a frame as text, parsed only on demand: there would be millions of objects."""
+    """Return the customer numbers of a frame as text, which is parsed only on demand: millions of objects otherwise."""
     return b",".join(NUMBER.findall(payload)).decode()
 
 

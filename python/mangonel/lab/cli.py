@@ -61,7 +61,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
     before = os.environ.get(PLUGINS, "")
     files = [str(path.absolute()) for path in getattr(options, "plugin", [])]
-    # Workers find them through the same variable.
+    # Workers find the plugins through the same variable.
     os.environ[PLUGINS] = ",".join(filter(None, [before, *files]))
     try:
         check_plugins()

@@ -109,7 +109,7 @@ def _bar(results: Results, comparison: Comparison, key: Key) -> Bar:
         return Bar(key, key[2], "peer", reason="not known here")
     name = contender.title.removesuffix(", blocking")
     ours = comparison.bars[0]
-    # A page or a site that lacks the others' work is not a choice either.
+    # A page or a site that does less work than the others is not a choice either.
     is_floor = contender.is_floor or key[2] in ("page-nothing", "web-none")
     kind = "floor" if is_floor else "ours" if is_ours(contender.id) else "peer"
     row = results.rows.get(key)

@@ -1,4 +1,4 @@
-"""Contenders: a name, capabilities, and an adapter with few methods, written as the driver's users would.
+"""Contenders: a name, capabilities, and an adapter with few methods, written as a user of the driver would.
 
 The scheduler also imports modules that define contenders, so they must import their drivers inside functions.
 """
@@ -68,8 +68,8 @@ class Contender:
 
     id: str
     title: str
-    # Capability flags, described in `contenders/drivers.toml`: a part names those that it needs, which decides who
-    # plays.
+    # Capability flags, described in `contenders/drivers.toml`: a contender plays a part if it has all flags that the
+    # part needs.
     offers: frozenset[str]
     packages: tuple[str, ...] = ()  # import names it needs; a missing one is the reason shown for its absence
     # Names that those packages must have, as "module:attribute", checked in the worker.

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# Threads made during the move are searched for again; once their makers are moved, new ones inherit the cores.
+# Look again for threads that were started during the move; once their parents are moved, new threads inherit the cores.
 LOOKS = 20
 
 
@@ -56,7 +56,7 @@ class Equipment:
 
 
 def available() -> list[int]:
-    """Return the cores that this process may use, in order; empty if the system does not tell."""
+    """Return the cores that this process may use, in order; empty if unknown."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 

@@ -33,11 +33,11 @@ CALLGRIND = ("--tool=callgrind", "--zero-before=getppid", "--dump-before=getsid"
 class Layout:
     """How a store runs."""
 
-    store: str  # a name as in `contenders/sites.toml`, without its prefix
+    store: str  # the name in `contenders/sites.toml`, without its prefix
     durable: bool = False  # acknowledged writes are on the disk
-    own: bool = False  # MongoDB on a server of its own, which may be stopped; else on the lab's deployment
-    unix: bool = False  # over a Unix socket where the store has one; MongoDB on a server of its own
-    tls: bool = False  # encrypted, with a certificate made for it; MongoDB on a server of its own
+    own: bool = False  # MongoDB on its own server, which may be stopped; otherwise on the lab's deployment
+    unix: bool = False  # over a Unix socket if the store has one; MongoDB on its own server
+    tls: bool = False  # encrypted, with a certificate made for it; MongoDB on its own server
 
 
 class Environment:
@@ -69,7 +69,7 @@ class Environment:
         return self._stack.enter_context(closing(Site(self.url, 1, counted=True)))
 
     def stall(self) -> None:
-        """Let the store keep its connections and answer nothing."""
+        """Pause the store: it keeps its connections and answers nothing."""
         if self._server is not None:
             self._server.pause()
         elif os.path.isdir(self._path):
@@ -101,7 +101,7 @@ class Environment:
             return 0.0
         ticks = 0
         for pid in self._server.family() if isinstance(self._server, Engine) else [self._server.pid]:
-            with suppress(OSError):  # it ended meanwhile
+            with suppress(OSError):  # the process ended meanwhile
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
@@ -217,7 +217,7 @@ def environment_for(layout: Layout, target: Target) -> Environment:
     """Return an environment, reusing the one of this process if it fits; it ends with the process."""
     if layout not in _environments:
         for other in list(_environments):
-            # The environment of the previous parts is in the way now; parts of one class follow each other.
+            # Close the environment of the previous parts: parts of one class follow each other, so it is done.
             if other.durable != layout.durable:
                 _environments.pop(other).close()
         if not _environments:

@@ -51,21 +51,21 @@ class Part:
     title: str
     needs: frozenset[str]  # capability flags a contender must offer
     operations: int  # operations per sample; times are divided by it
-    samples: int = 3  # samples per round. The first is not different from the others: warm-up comes before
+    samples: int = 3  # samples per round. The first is like the others, since warm-up comes before it
     unit: str = "operation"  # the name of one operation, for the table
     write_concern: str = ""  # stated for everything that writes, "" for reads
     refuses: frozenset[str] = frozenset()  # flags that keep a contender out
-    meter: str = "self"  # whose processor time counts: "self", or "children" for parts that start programs
+    meter: str = "self"  # processor time of "self", or of "children" for parts that start programs
     # The figure that compares contenders: "wall"; for parts that never wait, "client" CPU time, which a busy machine
-    # disturbs less; "user", the same without the system's share; at a constant rate, an extra in µs such as "p50".
+    # disturbs less, or "user", which leaves out system time; at a constant rate, an extra in µs such as "p50".
     judge: str = "wall"
     server: bool = True  # ask the server for its processor time around each sample
-    bytes_each: int = 0  # of one operation, where speed is told in MB/s too; 0 elsewhere
-    sleeps: bool = False  # its work is waiting, so that in the brief form all play it at the same moment
-    rounds: int = 0  # it is played only in this many first rounds, since one takes long; 0: in each
+    bytes_each: int = 0  # bytes of one operation, if speed is also reported in MB/s; otherwise 0
+    sleeps: bool = False  # its work is waiting, so in the brief form all contenders play it at the same time
+    rounds: int = 0  # played only in this many first rounds, since it takes long; 0: in every round
 
     def is_due(self, turn: int) -> bool:
-        """Return whether it is played in the round with this number."""
+        """Return whether the part is played in the round with this number."""
         return not self.rounds or turn < self.rounds
 
     def excludes(self, contender: Contender) -> str:
@@ -251,27 +251,27 @@ class Experiment:
     title: str = ""
     # A collection of `fixtures.py` that is filled beforehand, or "" for a new one in each worker.
     dataset: str = ""
-    brief_dataset: str = ""  # the one of the brief form, where that is another
+    brief_dataset: str = ""  # the collection of the brief form, if different
     # Reference contenders: the others are compared with the first that plays. Each of them plays twice, and the second
     # time is the null control. Empty: the drivers' own references.
     references: tuple[str, ...] = ()
     shows: str = ""  # conclusions that the figures allow and do not allow, for the report
     # Seconds for all rounds in the short form, unless rounds were requested; 0: the lab's default.
     short_budget: float = 0.0
-    full_rounds: int = 0  # rounds of the full form, unless rounds were asked for; 0: the lab's
+    full_rounds: int = 0  # rounds of the full form, unless rounds were requested; 0: the lab's default
     # In the brief form, all contenders' samples alternate; otherwise one contender follows another.
     together: bool = True
     paired: bool = False  # they alternate in the other forms too
     # Its workers exit with it, since they keep servers or report their memory.
     own_process: bool = False
-    at_once: int = 2  # how many get ready for a part at the same time
+    at_once: int = 2  # how many contenders get ready for a part at the same time
     # Other processes load a site, so equipment is kept off the site's cores; see `cores`.
     loads_site: bool = False
     # Played only if it is named: it needs more than Python packages.
     only_named: bool = False
-    passes: int = 3  # samples of each part that the brief form takes at least
-    most_passes: int = 9  # and at most, however wide the intervals are
-    brief_s: float = 5.0  # seconds that the brief form takes at least, by which time is shared out
+    passes: int = 3  # minimum samples of each part in the brief form
+    most_passes: int = 9  # maximum samples, however wide the intervals are
+    brief_s: float = 5.0  # minimum seconds of the brief form; time is shared out in proportion to it
     #: Scores: the mean of the MB/s of parts, or of other scores, by the names of both.
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
 

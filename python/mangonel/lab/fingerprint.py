@@ -44,8 +44,8 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
 
 
 def build_of_core() -> str:
-    """Return "quick" for a build without whole-program optimisation, "trained" for one by a profile, else "release"."""
-    # The Makefile writes it.
+    """Return "quick" for a build without whole-program optimisation, "trained" for one with a profile, or "release"."""
+    # The Makefile writes this file.
     return (read(f"{sys.prefix}/mangonel-build") or "release").strip()
 
 

@@ -6,8 +6,8 @@ measured along with the site. Knows nothing of databases.
 
 Latency at a constant rate counts from the scheduled moment, not from sending, so a site that stalls is charged for
 every request that it delayed. The generator's own lateness is reported separately: if it lagged, the run says nothing
-about the site. Because of that, the check of bodies, and cookies in turn, it replaces `ab`, `wrk` and oha; its closed
-loop serves where none of them is installed, and again for cookies and bodies.
+about the site. It replaces `ab`, `wrk` and oha because it does that, checks bodies and sends cookies in turn. Its
+closed loop is used if none of them is installed, or if cookies or bodies matter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections import deque
 from typing import Any
 
 RECEIVE = 1 << 18
-TIMEOUT = 60.0  # seconds without any answer after which a site is given up
+TIMEOUT = 60.0  # seconds without any answer until the run is abandoned
 START = 0.02  # seconds between opening the connections and the first intended moment
 
 clock = time.perf_counter

@@ -24,9 +24,9 @@ TO_MS = 1000.0
 class Mark:
     """One goal: a limit for one cell, or for the ratio of two cells.
 
-    From the cells in `best`, the one with the best ratio counts for this driver; from those in `fastest`, the smallest
-    counts for the peers. A `total` adds all samples, so that one bad exit among many does not vanish in a median.
-    `surely` requires that the whole interval is within the limit.
+    Of the cells in `best`, the best ratio counts for this driver; of those in `fastest`, the smallest counts for the
+    peers. A `total` adds all samples, so that one bad exit among many does not vanish in a median. `surely` requires
+    that the whole interval is within the limit.
     """
 
     experiment: str

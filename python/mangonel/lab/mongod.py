@@ -1,6 +1,6 @@
-"""Finds a mongod for an interpreter that has none: the lab's own environment, the checkout's `.venv`, has one.
+"""Finds a mongod for an interpreter without one, in the lab's own environment: the checkout's `.venv`.
 
-Engines that are too large for that environment, such as Ray and Spark, are played by the interpreter of another one.
+Engines that are too large for that environment, such as Ray and Spark, have their own environment and interpreter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHECKOUT = Path(__file__).parents[3]
 
 
 def lend_mongod(checkout: Path = CHECKOUT) -> None:
-    """Name the mongod of a checkout's environment to this process and those that it starts, if they would find none.
+    """Point this process and its children to the mongod of a checkout's environment, if they would find none.
 
     Args:
         checkout: the folder with `.venv`; an installed package has none, and nothing changes.
@@ -24,6 +24,6 @@ def lend_mongod(checkout: Path = CHECKOUT) -> None:
         find_mongod()
     except MongodNotFound:
         found = next(checkout.glob(f".venv/lib/python*/site-packages/{WHEEL_FILE}"), None)
-        # A variable that names no program is an error to be told.
+        # If the variable names no program, `find_mongod` must report that.
         if found is not None and not os.environ.get(VARIABLE):
             os.environ[VARIABLE] = str(found)

@@ -14,9 +14,9 @@ from mangonel.lab.statistics import Estimate, median
 if TYPE_CHECKING:
     from mangonel.lab.results import Results
 
-TRUSTED = 1.1  # the null control's median ratio beyond which a table says that it is noise
-QUIET = 0.10  # a noise floor, as a share, from which on a machine is called noisy
-UNFIT_SHARE = 0.25  # of the rounds disturbed, or of the tables too noisy
+TRUSTED = 1.1  # median ratio of the null control beyond which a table is labelled as noise
+QUIET = 0.10  # noise floor, as a share, from which a machine is called noisy
+UNFIT_SHARE = 0.25  # share of disturbed rounds, or of noisy tables
 UNFIT_FLOOR = 0.15  # the median noise floor of the tables
 
 

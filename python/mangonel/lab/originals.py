@@ -21,7 +21,7 @@ UNITS: dict[str, Callable[[float, int], float]] = {
     "µs/doc": lambda us, size: us,
     "MB/s": lambda us, size: size / us,
 }
-# The results' names for the articles' further columns, and the size of one in the printed unit.
+# Further columns of the articles -> their names in results, and the size of the printed unit.
 COLUMNS = {
     "user s": ("user_s", 1.0),
     "sys s": ("sys_s", 1.0),
@@ -42,8 +42,8 @@ class Figure:
     what: str  # the column or program
     value: float  # as printed, in `unit`
     unit: str
-    part: str = ""  # of the experiment that repeats it in its original form, "" where nothing can
-    contender: str = ""  # that stands for the stack today, "" where none does
+    part: str = ""  # cell that repeats it in its original form, "" if none can
+    contender: str = ""  # contender that represents the stack today, "" if none does
     more: dict[str, float] = field(default_factory=dict)  # further printed columns by name
 
 

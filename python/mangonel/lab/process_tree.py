@@ -1,4 +1,4 @@
-"""Processor time and memory of a process and all below it, for engines whose workers are processes. Linux only."""
+"""Processor time and memory of a process and its descendants, for engines whose workers are processes. Linux only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _stats(root: int) -> dict[int, list[str]]:
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
         except OSError:
-            # It has ended.
+            # The process has ended.
             continue
         found[int(folder.name)] = fields
         children.setdefault(int(fields[1]), []).append(int(folder.name))
@@ -28,11 +28,11 @@ def _stats(root: int) -> dict[int, list[str]]:
 
 
 def processor_ns(root: int) -> float:
-    """Return the processor time of a process and of all below it, those that ended and were waited for included."""
+    """Return the processor time of a process and its descendants, including those that ended and were waited for."""
     tick = 1e9 / os.sysconf("SC_CLK_TCK")
     return sum(sum(map(int, fields[11:15])) for fields in _stats(root).values()) * tick
 
 
 def resident_bytes(root: int) -> int:
-    """Return the memory of a process and of all below it; pages that several share count for each."""
+    """Return the memory of a process and its descendants; shared pages count for each."""
     return sum(int(fields[21]) for fields in _stats(root).values()) * os.sysconf("SC_PAGE_SIZE")

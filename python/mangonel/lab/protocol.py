@@ -91,7 +91,7 @@ class Child:
         return answer
 
     def finish(self, timeout: float = 20.0) -> Message:
-        """Close the channel, which ends a waiting child; return its exit status, signal and final output."""
+        """Close the channel, which ends a waiting child; return the child's exit status, signal and final output."""
         self.channel.close()
         killed = False
         try:

@@ -1,7 +1,7 @@
 """The record of a run, written while it runs: JSON lines, schema 2, every sample of every round.
 
-One line is one event, so an interrupted run keeps everything before. `assemble` makes one dict of the lines, during a
-run or from a file.
+One line is one event, so an interrupted run keeps all earlier events. `assemble` combines the lines into one dict,
+during a run or from a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mangonel.lab.noise import marked_rounds
 
 SCHEMA = 2
 TIMEOUT = 120.0
-TOLD = ("title", "unit", "operations", "bytes_each", "write_concern", "judge")  # of a part, in its cells
+# Attributes of a part that its cells record.
+TOLD = ("title", "unit", "operations", "bytes_each", "write_concern", "judge")
 Line: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
 
@@ -41,8 +42,8 @@ class Plan:
     database: str = "mangonel_lab"
     timeout: float = TIMEOUT  # seconds that a worker may be silent
     again: int = 0  # how many disturbed rounds of each experiment are played again
-    delays_ms: tuple[float, ...] = (0.0,)  # round trips to the server that are put in the way, 0 being none
-    twice: bool = False  # everybody plays under two names, not only the references
+    delays_ms: tuple[float, ...] = (0.0,)  # added round trip times to the server; 0: none
+    twice: bool = False  # all contenders play under two names, not only the references
     # Artificial slowdowns of contenders, to test the lab; 0.15 means 15 %.
     plants: dict[str, float] = field(default_factory=dict)
     # The lab's own servers, and their cores while a site is loaded; None: no pinning.

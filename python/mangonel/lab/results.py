@@ -1,4 +1,4 @@
-"""Reads result files: tables, reports and comparisons are made from them and nothing else.
+"""Reads result files; tables, reports and comparisons are made from these alone.
 
 The file is JSON lines; `record` makes one dict of them, and this module makes the rows of tables.
 """
@@ -18,7 +18,7 @@ from mangonel.lab.noise import replaced
 from mangonel.lab.record import SCHEMA, Key, Line, assemble
 from mangonel.lab.statistics import Estimate, Rounds
 
-FEW_PAIRS = 4  # null controls of an experiment, below which the whole run's are taken
+FEW_PAIRS = 4  # with fewer null controls than this in an experiment, those of the whole run are used
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Row:
     write_concern: str
     judge: str
     failures: list[str]
-    rounds: list[dict[str, Any]]  # those that count; `content` has the others too
+    rounds: list[dict[str, Any]]  # the rounds that count; `content` has the others too
     bytes_each: int = 0
     floor: bool = False
     version: int = 1
@@ -133,7 +133,7 @@ class Results:
         return None
 
     def _is_planted(self, contender: str) -> bool:
-        """Return whether a contender was slowed down on purpose: its twin, which was not, is no null control then."""
+        """Return whether a contender was slowed down on purpose; its twin, which was not, is then no null control."""
         return contender in self.content["plan"].get("plants", ())
 
     def ratio(self, above: Key, below: Key, figure: str = "wall") -> Estimate | None:
@@ -174,8 +174,9 @@ class Results:
     def between_processes(self, experiment: str, judge: str) -> float:
         """Return how far apart two processes of one contender may lie, as a logarithm that 95 of 100 do not exceed.
 
-        In the brief form each contender has one process, so its own samples cannot tell. The null controls can: those
-        of the experiment if it has some, else those of the run. Rounds in new processes include this variance: 0.
+        In the brief form each contender has one process, so its own samples cannot show this. The null controls can:
+        those of the experiment if it has enough, otherwise those of the run. Rounds in new processes include this
+        variance already, so the result is 0.
         """
         if form(self.content["plan"]) != "brief":
             return 0.0

@@ -20,11 +20,11 @@ from mangonel.lab.protocol import Child, ChildError, Message
 from mangonel.lab.record import Key, Record
 from mangonel.lab.statistics import half_width
 
-ENOUGH = 6  # passes before narrow intervals end them
-SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
-PASSES = 100  # more than an interleaved round has: those of the next one are numbered behind them
-DRIFT = 0.1  # share of writes that may carry another write concern: a mapper writes so while it is set up
-NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good enough
+ENOUGH = 6  # passes before narrow intervals may end them
+SHORT = 4  # minimum passes of work that never waits, since it is short, unless its experiment sets another minimum
+PASSES = 100  # more passes than an interleaved round has: the numbers of the next round's passes start here
+DRIFT = 0.1  # share of writes that may have another write concern, such as those of a mapper's set-up
+NARROW = 0.04  # half the width of a sufficiently narrow interval of a ratio, as a share
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Player:
     child: Child
     scratch: str  # the collection that its worker writes to, which the fixtures inspect
     digest: str = ""
-    out: bool = False  # it has left this part
+    out: bool = False  # whether it has left this part
     samples: list[Message] = field(default_factory=list)
 
 
@@ -45,14 +45,14 @@ class Round:
 
     experiment: Experiment
     number: int
-    instead_of: int | None = None  # the disturbed round that it is played again for
+    instead_of: int | None = None  # the disturbed round that it repeats
     until: float = math.inf  # when an interleaved one should be over, by the monotonic clock
     lean: bool = False  # time is short, so only few play
     # The duration of the fixed loop in ns before each part or pass, by number.
     looks: dict[int, list[int]] = field(default_factory=dict)
     # Digests of results and of written data, by part and contender.
     digests: dict[str, dict[str, str]] = field(default_factory=dict)
-    seldom_s: float = 0.0  # seconds that parts took which the next round has not
+    seldom_s: float = 0.0  # seconds of parts that the next round lacks
 
     @property
     def turn(self) -> int:
@@ -70,7 +70,7 @@ class Samples:
     record: Record
     ask: Callable[[Message], Message]  # asks the fixtures
     shuffle: random.Random
-    position: int = 0  # of the first player among all of the round
+    position: int = 0  # of the first player among all players of the round
 
     def __post_init__(self) -> None:
         plan = self.record.plan
@@ -82,7 +82,7 @@ class Samples:
     def take(self, until: float) -> None:
         """Get ready, take samples in passes until that moment of the monotonic clock, and check the written data."""
         self._get_ready()
-        # The interval of two samples says next to nothing.
+        # The interval of two samples is almost meaningless.
         least = max(self.experiment.passes, 3 if self.record.plan.all_of_them else 0)
         if self.part.judge in ("client", "user") and not self.part.server and least == Experiment.passes:
             least = SHORT
@@ -158,7 +158,7 @@ class Samples:
             message["server_cpu_ns"] = max(0, after["cpu_ns"] - before["cpu_ns"] - after["cost"])
             message["counters"] = grown(before["counters"], after["counters"], after["own"])
         player.samples.append(message)
-        if not is_last:  # the next one begins when this one has put its things in order
+        if not is_last:  # the next player begins once this one has cleaned up
             self._expect(player.child.hear(self.timeout), "ready", player)
 
     def _end(self, player: Player) -> None:
@@ -228,13 +228,13 @@ def _logs(samples: Iterable[Message], base: Iterable[Message], judge: str) -> li
 
 
 def grown(before: dict[str, int], after: dict[str, int], own: dict[str, int]) -> dict[str, int]:
-    """Return how much the server's counters grew, without the effect of asking."""
+    """Return how much the server's counters grew, without the effect of reading them."""
     found = {name: after[name] - before.get(name, 0) - own.get(name, 0) for name in after}
     return {name: count for name, count in found.items() if count > 0}
 
 
 def other_concern(asked: str, samples: list[Message]) -> str:
-    """Return the write concern that the server saw, if it is not the part's, else "".
+    """Return the write concern that the server saw if it is not the part's, otherwise "".
 
     A server without the parameter reportOpWriteConcernCountersInServerStatus does not count write concerns.
     """
@@ -252,7 +252,7 @@ def other_concern(asked: str, samples: list[Message]) -> str:
 
 
 def disagreeing(found: dict[str, str], references: tuple[str, ...] = registry.REFERENCES) -> list[str]:
-    """Return whose digest differs from the reference's, or from the majority's if no reference played."""
+    """Return who differs from the reference's digest, or from the majority's if no reference played."""
     if len(set(found.values())) < 2:
         return []
     values = list(found.values())

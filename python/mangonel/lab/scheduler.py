@@ -32,10 +32,10 @@ from mangonel.lab.samples import Player, Round, Samples, disagreeing
 from mangonel.lab.statistics import median
 
 WORKER, FIXTURES = "mangonel.lab.worker", "mangonel.lab.fixtures"
-FIXTURES_TIMEOUT = 60.0  # seconds at least; only workers are in a hurry
-FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
-LATE = 1.3  # times its share that an experiment may take before only few play the next
-AGAIN_SHARE = 0.5  # of the run's time, which rounds that are played again may take on top
+FIXTURES_TIMEOUT = 60.0  # minimum seconds, even if workers have less
+FAILED_ROUNDS = 2  # failed rounds of one experiment until it is left out
+LATE = 1.3  # multiple of its share of the time beyond which only few contenders play the next experiment
+AGAIN_SHARE = 0.5  # share of the run's time that repeated rounds may take in addition
 # Waiting for a quiet machine before a round; a busy machine affects an interleaved round's contenders alike.
 CALM_TRIES, CALM_S = 3, 0.5
 
@@ -172,7 +172,7 @@ class Scheduler:
         turns = [Round(experiment, number) for number in range(plan.rounds) for experiment in chosen]
         weights = [each.experiment.brief_s for each in turns]
         self._total = sum(len(plan.parts(each.experiment)) for each in turns) * len(self._settings)
-        need = 0.0  # seconds for each unit of weight, as the slowest that did not end in its share showed
+        need = 0.0  # seconds per unit of weight, from the slowest experiment that exceeded its share
         for place, each in enumerate(turns):
             left = plan.budget - self._spent() if plan.budget else math.inf
             if left <= 0 and not plan.all_of_them:
@@ -279,7 +279,7 @@ class Scheduler:
             seed = {"PYTHONHASHSEED": str((self._plan.seed + number) % 2**32)}
             player = Player(contender, child or Child(WORKER, {**seed, **contender.environment}), scratch)
             players.append(player)
-            with contextlib.suppress(ChildError):  # said when it is heard
+            with contextlib.suppress(ChildError):  # the error appears when its answer is read
                 player.child.tell({**self._order(this, contender, setting, scratch), "shared": shared})
         seated = []
         for player in players:

@@ -72,7 +72,7 @@ def _score(
     value = _mean(experiment, name, medians)
     means = [_mean(experiment, name, {part: speeds[n] for part, speeds in rounds.items()}) for n in common]
     spread = estimate([[mean] for mean in means]) if means else Estimate(value, value, value)
-    # The score is the mean of medians, the interval that of each round's mean; the two may differ slightly.
+    # The score is the mean of medians; its interval is of the rounds' means, so the two may differ slightly.
     return Estimate(value, min(value, spread.low), max(value, spread.high))
 
 

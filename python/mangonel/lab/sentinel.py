@@ -1,7 +1,8 @@
 """Measures how quiet the machine is: a fixed loop, a small fsync, pressure and steal; and the CPU time of another
 process. Knows no driver and no server.
 
-Slower than the best means that other processes run. A round that began so is marked, and repeated at the end.
+A loop slower than the run's best means that other processes run. A round that begins like this is marked, and repeated
+at the end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A web site in a process of its own, for the experiments: how to start it, and how it serves.
+"""A web site in its own process, for the experiments: starts it, and serves.
 
 Knows no site.
 """

@@ -1,7 +1,7 @@
 """Medians and bootstrap intervals. The unit is a round, since samples of one process are not independent.
 
 Intervals from few rounds would be too narrow, since the median of five resampled values never leaves their range. They
-are widened by the ratio of Student's t to the normal, so that 95 % are 95 % from three rounds on.
+are widened by the ratio of Student's t to the normal, so that the 95 % hold from three rounds on.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from statistics import median as median  # re-exported for users of this module
 from typing import TypeAlias
 
-Rounds: TypeAlias = Sequence[Sequence[float]]  # per round, its samples
+Rounds: TypeAlias = Sequence[Sequence[float]]  # the samples of each round
 Samples: TypeAlias = Mapping[int, Sequence[float]]  # the same by the round's number
 
 RESAMPLES = 400
 CONFIDENCE = 0.95
 NORMAL = 1.959964
-# Student's t at 97.5 % for 1, 2, ... degrees of freedom: two rounds say next to nothing.
+# Student's t at 97.5 % for 1, 2, ... degrees of freedom: two rounds prove almost nothing.
 # fmt: off
 STUDENT = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
@@ -41,7 +41,7 @@ class Estimate:
         return figure < self.low or figure > self.high
 
     def wider(self, reach: float) -> Estimate:
-        """Return a ratio with a wider interval: `reach`, a logarithm, is the share of another source of variance."""
+        """Return a ratio with its interval widened by another source of variance, whose reach is a logarithm."""
         if reach <= 0 or self.value <= 0:
             return self
         below = math.log(self.value / max(self.low, TINY))
@@ -122,7 +122,7 @@ def half_width(logs: Sequence[float]) -> float:
 
 
 def p_value(found: Estimate) -> float:
-    """Return the probability of a ratio at least as far from 1 without a real difference; agrees with its interval."""
+    """Return the p-value of a ratio: the chance of one as far from 1 without a real difference."""
     value, low, high = (_log(figure) for figure in (found.value, found.low, found.high))
     reach = value - low if value > 0 else high - value
     if reach <= 0:

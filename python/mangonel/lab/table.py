@@ -1,6 +1,6 @@
 """Result files as tables of text: each part, the published comparisons, failures and absences.
 
-The report shows the same tables. Printed with rich if it is installed, else as plain text or in Markdown.
+The report shows the same tables. Printed with rich if it is installed, otherwise as plain text or in Markdown.
 """
 
 from __future__ import annotations

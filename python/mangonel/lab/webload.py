@@ -103,7 +103,7 @@ class Seen:
 
     @property
     def is_void(self) -> bool:
-        """Return whether the generator's own lateness is too large to be told from the site's."""
+        """Return whether the generator's own lateness is too large to distinguish from the site's."""
         lags = self.lags_us
         return bool(lags) and percentile(lags, 99.0) > LAG_SHARE * percentile(self.latencies_us, 99.0)
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from mangonel.lab.site_process import cpu_seconds, handler, serve
 
-WRITERS = 50  # that populate the store at once
-VISITORS = 1000  # of the population whose cookies are kept
+WRITERS = 50  # tasks that populate the store concurrently
+VISITORS = 1000  # visitors of the population whose cookies are kept
 HOUR = 3600.0
 
 
@@ -49,7 +49,7 @@ async def _serve(url: str) -> None:
     def count(handler: Any) -> str:
         # Functions that are called from nowhere else: callgrind starts at one and stops at the other.
         if handler.get_argument("what") == "begin":
-            gc.collect()  # so that no count has one more of these than another
+            gc.collect()  # so that every count has the same number of collections
             os.getppid()
         else:
             os.getsid(0)
@@ -66,7 +66,7 @@ async def _serve(url: str) -> None:
     rules = [(path, handler(answer, mixin)) for path, answer in pages.items()]
     rules += [(path, handler(answer)) for path, answer in own.items()]
     await serve(rules, {"log_function": lambda handler: None, **settings})
-    # A client with a thread of its own would keep the process alive.
+    # A client with its own thread would keep the process alive.
     if hasattr(meter.store, "aclose"):
         await meter.store.aclose()
 

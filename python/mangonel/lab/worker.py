@@ -25,7 +25,7 @@ WHO = {"self": resource.RUSAGE_SELF, "children": resource.RUSAGE_CHILDREN}
 
 
 def main() -> int:
-    """Play the experiments and parts that the messages ask for; return the exit status."""
+    """Play the requested experiments and parts; return the exit status."""
     channel = protocol.inherited()
     bench: Bench | None = None
     order: protocol.Message = {}

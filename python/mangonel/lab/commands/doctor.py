@@ -102,7 +102,7 @@ def _loopback_mb_per_s() -> float:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def send() -> None:
-            # Where Ctrl-C ends the receiver, this ends too.
+            # If Ctrl-C ends the receiver, the sender ends too.
             with suppress(OSError), socket.create_connection(listener.getsockname()) as connection:
                 for _ in range(LOOPBACK_BYTES // len(PIECE)):
                     connection.sendall(PIECE)

@@ -27,7 +27,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 def first_command(options: argparse.Namespace) -> int:
     """Play, print one screen, write the report. Exit status 1 if a comparison has no result for Mangonel."""
-    with contextlib.suppress(Missing):  # installed now where that is wanted, not during a measurement
+    with contextlib.suppress(Missing):  # installed now, if at all, and not during a measurement
         find_program("redis-server")
     begun = time.monotonic()
     options.experiments = [each.experiment for each in COMPARISONS]

@@ -16,7 +16,7 @@ from mangonel.lab.experiment import Experiment, Part, Size
 LOCAL = "mongodb://127.0.0.1:27017/?replicaSet=rs0"
 USUAL_WIDTH = 100
 NARROW = 70  # a terminal of this many columns has no room for a column of names
-NAMES_AT_MOST = 26  # columns that the names of parts and contenders have
+NAMES_AT_MOST = 26  # width in columns of the names of parts and contenders
 
 
 def list_command(options: argparse.Namespace) -> int:

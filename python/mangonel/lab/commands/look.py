@@ -1,7 +1,7 @@
 """`mangonel lab show|report|marks|compare|guard|aa`: reads result files, and finds changes between two.
 
-Two runs are never of the same minute. If both have the reference contender, the comparison uses ratios to it, which a
-drift of the machine does not affect. A change counts if its interval excludes 1, if it exceeds both 3 % and the
+Two runs never take place at the same time. If both have the reference contender, the comparison uses ratios to it,
+which a drift of the machine does not affect. A change counts if its interval excludes 1, if it exceeds both 3 % and the
 reference's noise in either run, and if it survives the Benjamini-Hochberg procedure over all cells.
 """
 
@@ -196,8 +196,8 @@ class Change:
     title: str
     name: str
     ratio: Estimate  # of the time after over the time before; more than 1 is slower
-    noise: float  # how far from 1 a ratio may be without meaning anything
-    relative: bool  # compared is the ratio to the reference of the same run, not the time itself
+    noise: float  # how far from 1 a ratio may be by noise alone
+    relative: bool  # compares ratios to the reference of the same run, not times
     stands: bool = False  # the change is beyond the noise
 
     @property
@@ -206,7 +206,7 @@ class Change:
 
 
 def obstacles(before: Results, after: Results) -> list[str]:
-    """Return why two runs are not comparable: other machines, servers or work."""
+    """Return why two runs are not comparable: different machines, servers or work."""
     found = differences(before.content["fingerprint"], after.content["fingerprint"])
     forms = [form(each.content["plan"]) for each in (before, after)]
     if forms[0] != forms[1]:
@@ -226,7 +226,7 @@ def obstacles(before: Results, after: Results) -> list[str]:
 
 
 def changes(before: Results, after: Results, absolute: bool = False) -> list[Change]:
-    """Return a change for every cell with a figure in both runs; those that count are marked."""
+    """Return a change for every cell with a figure in both runs; changes that count are marked."""
     found = list(_changes(before, after, absolute))
     significant = statistics.discoveries([statistics.p_value(change.ratio) for change in found])
     return [

@@ -39,8 +39,8 @@ UNSAID: dict[str, Any] = {
     "rounds": 0,
     "seed": None,
 }
-# The server counts write concerns. It does not store its sessions, as it would every five minutes: that burst of writes
-# with w=majority would be counted, and timed, as a contender's.
+# The server counts write concerns. It must not store its sessions every five minutes, as by default: that burst of
+# writes with w=majority would be counted, and timed, as a contender's.
 PARAMETERS = {"reportOpWriteConcernCountersInServerStatus": True, "disableLogicalSessionCacheRefresh": True}
 
 Say = Callable[[Progress], None]
@@ -57,7 +57,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def play(given: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | None, int]:
-    """Play by the arguments, changed by `changes`; return the contents of the result file and the exit status."""
+    """Play according to the arguments, with `changes`; return the contents of the result file and the exit status."""
     if given.output is None:
         # Two runs may begin in one second.
         given.output = RESULTS / time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}.jsonl")

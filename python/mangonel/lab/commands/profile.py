@@ -20,7 +20,7 @@ from mangonel.lab.scheduler import FIXTURES, WORKER
 DATABASE = "mangonel_lab"
 TIMEOUT = 600.0
 OURS = ("mangonel", "odm", "mangonel-asyncio", "mangonel-bson", "web-mongodb")
-SHOWN = 10  # functions, those that take most themselves
+SHOWN = 10  # how many functions to print, by the time that they take themselves
 
 
 def profile_command(options: argparse.Namespace) -> int:

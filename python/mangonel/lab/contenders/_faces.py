@@ -1,7 +1,7 @@
-"""Code that is shared by both faces: coroutines that wait only if there is something to wait for.
+"""Code for both faces: coroutines that suspend only on an asynchronous driver.
 
-On a blocking driver they never suspend, so they run to the end at once. For work that takes milliseconds; work timed in
-microseconds is written for each face.
+On a blocking driver they run to the end at once. For work that takes milliseconds; work timed in microseconds is
+written for each face.
 """
 
 from __future__ import annotations

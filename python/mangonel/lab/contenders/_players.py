@@ -1,7 +1,7 @@
 """The tasks of the benchmarking specification for each contender, and file transfers, written as users would.
 
 A player is made in a worker or a helper process, from a contender's id; only then is the driver imported. A method
-repeats its task as often as it is told, so no code of the lab runs between two operations.
+repeats its task a given number of times, so no code of the lab runs between two operations.
 
 Run as `python -m mangonel.lab.contenders._players DESCRIPTOR`, this is a helper: a process with its own client that
 handles files of the parallel tasks beside other helpers, two at a time. The task starts it before the clock runs.
@@ -31,7 +31,7 @@ CORPUS = "perftest_corpus"  # the collection that a task writes to
 BUCKET = "perftest_fs"
 LINES = "perftest_lines"  # the collection that is exported
 CHUNK = 5000
-AT_A_TIME = 2  # files of a helper
+AT_A_TIME = 2  # files that a helper handles at a time
 
 
 class Player:

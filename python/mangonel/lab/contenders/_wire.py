@@ -1,7 +1,7 @@
 """Commands as a driver sends them, encoded once; only numbers in them change from one operation to the next.
 
 Each message has the fields of a driver's: lsid, $clusterTime, $db, and for writes txnNumber and writeConcern. So the
-lower bounds ask the same of the server. Spec: OP_MSG, sessions, retryable writes.
+lower bounds cause the same work on the server. Spec: OP_MSG, sessions, retryable writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ID_FIELD = len(b"\x12id\0")
 
 
 class Refused(Exception):
-    """The reply has another size than the one that was checked, so it is not the same answer."""
+    """The reply differs in size from the checked one, so it is not the same answer."""
 
 
 def address(uri: str) -> tuple[str, int]:

@@ -1,9 +1,9 @@
-"""A collection inside Ray, Dask and Spark: this driver's sources, and the readers that their users have today.
+"""A collection inside Ray, Dask and Spark: this driver's sources, and the readers that users have today.
 
 Methods read all columns, and return the sum of one and the number of rows: `ray`, `dask`, `spark`, and those of
 `RoadSide`, for one process and for several. Ray and Dask run their tasks in this process, since their own cost is the
-same with any reader; only `ray_workers` and `dask_workers` start processes. Spark has its JVM and its workers.
-They play where the engines are installed: `python tools/data_engines.py` makes such an environment.
+same with any reader; only `ray_workers` and `dask_workers` start processes. Spark has its JVM and its workers. These
+contenders play if the engines are installed: `python tools/data_engines.py` makes such an environment.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Side:
         self.prepared: Any = None
 
     def once(self, make: Any) -> Any:
-        """Return the result of the first call: a plan is made once, and read by every sample."""
+        """Return the result of the first call: a plan is made once, and every sample reads it."""
         if self.prepared is None:
             self.prepared = make()
         return self.prepared
@@ -111,7 +111,7 @@ class OurDaskSide(DaskSide):
 
 
 class SparkSide(Side):
-    """MongoDB's connector, which Maven has."""
+    """MongoDB's connector, from Maven."""
 
     spark_session: Any = None
 
@@ -131,7 +131,7 @@ class SparkSide(Side):
         return self.spark_session.read.format("mongodb").option("connection.uri", self.uri)
 
     def spark(self, is_whole: bool) -> tuple[float, int]:
-        # Every column is needed, so that none is left out.
+        # Use every column, so that Spark leaves none out.
         hashed = self.once(self.frame).selectExpr("total", "hash(*) as h")
         (found,) = hashed.selectExpr("sum(total) as s", "count(h) as n", "max(h) as m").collect()
         return found.s, found.n
@@ -172,7 +172,7 @@ class RoadSide(Side):
             return _sum_of(pool.map(_table, self.parts()))
 
     def processes(self, is_whole: bool) -> tuple[float, int]:
-        # Starting them is a part of the cost.
+        # The cost includes starting the processes.
         with ProcessPoolExecutor(2) as pool:
             return _total(pool.map(_sum_of_part, self.parts()))
 
@@ -181,7 +181,7 @@ class RoadSide(Side):
         return float(dataset.sum("total")), int(dataset.count())
 
     def ray_dataset(self) -> Any:
-        # Ray's workers give way to every other process, by 15, so on a busy machine they get no processor for minutes.
+        # Ray's workers run at niceness 15, so on a busy machine they get no processor for minutes.
         os.environ |= {"MANGONEL_URI": self.uri, "RAY_worker_niceness": "0"}
         ray = importlib.import_module("ray")
         ray.init(num_cpus=2, object_store_memory=400_000_000, include_dashboard=False, log_to_driver=False)

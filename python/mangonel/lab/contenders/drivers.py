@@ -7,9 +7,9 @@ open client.
 
 The programs of the original comparison, with current names: "original-a" (one insert, three prints), "original-b" (1000
 inserts in a loop), "original-c" (100 inserts; after each, two callbacks print 10 100 lines) and "original-c-silent".
-Motor has no callbacks any more, so every driver waits for each insert, as program C did. The dict is created inside the
-loop, since a second insert of the same one must fail. Each program writes to the descriptor INSIDE_FD the nanoseconds
-between its first and last line, since the exit's waiting is not part of the program.
+Motor no longer has callbacks, so every driver waits for each insert, as program C did. The dict is created inside the
+loop, since a second insert of the same dict fails. Each program writes the nanoseconds between its first and last line
+to the descriptor INSIDE_FD, since waiting at exit is not part of the program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mangonel.lab.contenders import _wire
 from mangonel.lab.contenders._faces import named
 from mangonel.lab.contenders._pymongo_like import AsyncAdapter, BlockingAdapter, uri_with
 
-INSIDE_FD = 9  # where a program tells how long it took inside
+INSIDE_FD = 9  # the descriptor to which a program writes how long it took inside
 # Documents that a program leaves behind.
 INSERTS = {"import": 0, "insert-1": 1, "insert-1000": 1000, "insert-mixed": 100}
 INSERTS |= {"original-a": 1, "original-b": 1000, "original-c": 100, "original-c-silent": 100}

@@ -1,7 +1,7 @@
 """A collection inside Polars and DuckDB: this driver's lazy sources, PyMongoArrow's and PyMongo's whole tables.
 
-Methods: `polars` and `duckdb` return the sum of a column and the number of rows, of all rows or of one in a hundred;
-`by_hand` reads that hundredth by a filter of MongoDB into Polars.
+Methods: `polars` and `duckdb` return the sum of a column and the number of rows, for all rows or one in a hundred;
+`by_hand` reads that hundredth into Polars with a MongoDB filter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mangonel.lab.contenders._pymongo_like import uri_with
 
 COLLECTION = "engine_rows"
 SHARE = 100  # one row of this many
-SEVENTH = 7  # of each hundred, the one that is asked for
+SEVENTH = 7  # the row of each hundred that the query selects
 SCHEMA: dict[str, Any] = {
     "_id": int,
     "n": int,
@@ -63,7 +63,7 @@ class Side:
 
     def duckdb(self, is_whole: bool) -> tuple[float, int]:
         if self.connection is None:
-            # Making one takes as long as reading 20 000 rows.
+            # Making a connection takes as long as reading 20 000 rows.
             self.connection = importlib.import_module("duckdb").connect()
         self.connection.register("found", self.source())
         (row,) = self.connection.execute(ALL if is_whole else PERCENT).fetchall()

@@ -1,6 +1,6 @@
 """The lower bounds: sockets that send a command's bytes and receive its reply undecoded, blocking and on event loops.
 
-The asyncio one is the fastest way that was found in plain Python: nonblocking sockets with add_reader; the reader's
+The asyncio one is the fastest that was found in plain Python: nonblocking sockets with add_reader; the reader's
 callback sends the next waiting request before the waiting task runs, and twenty connections serve a hundred tasks.
 Equal or slower: a connection per task, a queue passed on by the tasks, a transport with BufferedProtocol, callbacks
 without tasks.

@@ -26,8 +26,8 @@ TABLES: dict[str, dict[str, Any]] = tomllib.loads(
 class Tabled(Experiment):
     """An experiment of the tables.
 
-    `play` makes the task of a part; it is found by the longest matching start of the part's name in the table's order.
-    `further` returns figures in addition to those of the table, given these and a size.
+    `play` makes the task of a part: the entry whose key is the longest matching start of the part's name. `further`
+    returns figures in addition to those of the table, given these and a size.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Web sessions of other packages in their frameworks, beside this package's in the same one: the task of these parts.
+"""The task of the peers' parts: other packages' web sessions in their frameworks, and this package's in the same ones.
 
 A site is one application without a server around it, called in the worker's process, one request after the other. So
-the client's processor time is that of framework, sessions and the store's client, and no HTTP server's. Each package is
-set up as its documentation says, with its defaults: Flask-Session and starsessions store a websession at each request
-that has one, Django's cached_db writes to its database and to its cache.
+the client's processor time covers the framework, the sessions and the store's client, but no HTTP server. Each package
+is set up as its documentation says, with its defaults: Flask-Session and starsessions store a websession at each
+request that has one, Django's cached_db writes to its database and to its cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ VISITORS = 50
 
 
 class PeerTask(Task):
-    """New visitors who write, or known ones who read or write; the contender's name says which sessions, and where.
+    """New visitors who write, or known ones who read or write; the contender's name states the sessions and the store.
 
     For example "flask-session-mongodb": in Flask, Flask-Session, in MongoDB; "flask-none" has no sessions.
     """
@@ -39,7 +39,7 @@ class PeerTask(Task):
         self._what = what
         url = ""
         if store:
-            # A client of PyMongo's takes no options of ours.
+            # A PyMongo client refuses options that only this driver has.
             layout = "pymongo" if (what, *store) == ("session", "mongodb") else store[0]
             url = environment_for(Layout(layout), bench.target).url.removeprefix("pymongo+")
         self._send: Send = SITES[framework](what, url)
@@ -49,7 +49,7 @@ class PeerTask(Task):
         self._turn = 0
 
     def verify(self) -> str:
-        """Make the known visitors; each must be shown its own value."""
+        """Make the known visitors; each must see its own value."""
         self._run(self._begin())
         return digest("visited")
 

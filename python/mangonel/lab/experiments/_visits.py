@@ -27,7 +27,7 @@ SHARE = 0.7
 BYSTANDERS_PER_SECOND = 200
 COUNT_WARM_UP = 60
 WRK_SECONDS = 3
-# A visitor's next request comes a thousand requests later; after a long stall it meets the first, and writes again.
+# A visitor's next request comes a thousand requests later; after a long stall the two overlap, and one writes again.
 MEETINGS = 0.002
 
 # wrk's script: visitors in turn.

@@ -59,12 +59,12 @@ class EngineTask(Task):
 
     def act(self) -> int:
         self.result = getattr(self.adapter, self.verb)(self.is_whole)
-        # Times are of a row of the collection, whether it was sent or not.
+        # Times are per row of the collection, whether it was sent or not.
         return self.count
 
 
 class DataEngineTask(EngineTask):
-    """The same inside an engine whose workers may be processes, which count as well."""
+    """The same inside an engine whose workers may be processes; their time is included."""
 
     spent_ns = 0.0
 

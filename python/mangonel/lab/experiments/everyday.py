@@ -1,4 +1,4 @@
-"""The client's cost of the eighteen operations that programs are made of, one at a time on both faces.
+"""The client's cost of the eighteen usual operations of programs, one at a time on both faces.
 
 Every sample is as many calls as take a given processor time, written as users write them, with new arguments each
 time. Two of the operations send nothing; they are called a hundred times for each operation of the others.
@@ -35,7 +35,7 @@ class Everyday:
     def __init__(self, adapter: Any) -> None:
         self.client: Any = adapter._client
         self.people: Any = adapter._collection
-        # The driver that the client is of: its write models.
+        # The client's own driver, for its write models.
         self.driver: Any = importlib.import_module(type(self.client).__module__.partition(".")[0])
         self.session: Any = None
 
@@ -108,7 +108,7 @@ class Everyday:
 
 
 class AsyncEveryday(Everyday):
-    """The same on an event loop, where they differ by more than who awaits them."""
+    """The operations on an event loop that differ by more than an `await`."""
 
     async def aggregate(self, number: int) -> Any:
         return await (await self.people.aggregate(PIPELINE)).to_list()
@@ -122,7 +122,7 @@ class AsyncEveryday(Everyday):
     async def transaction(self, number: int) -> Any:
         if self.session is None:
             self.session = self.client.start_session()
-        # PyMongo's is awaited, and this driver's may be.
+        # PyMongo's must be awaited, and this driver's may be.
         async with await self.session.start_transaction():
             await self.people.insert_one(person(-1), session=self.session)
             await self.people.update_one({"_id": number}, {"$set": {"name": "Eve"}}, session=self.session)
@@ -141,7 +141,7 @@ class EverydayTask(CallsTask):
         self._sample_ns = EXPERIMENT.figures(bench.size)["cpu_ms"] * 1e6
 
     def warm_up(self) -> None:
-        """Warm up, and count the calls of a sample: fixed numbers make one driver's sample long and another's short."""
+        """Warm up, and choose the calls of a sample: a fixed number would make slow drivers' samples too long."""
         super().warm_up()
         while True:
             arguments = self.arguments(self.count)
@@ -165,7 +165,7 @@ class EverydayTask(CallsTask):
         """Store the people, and compare the result of the operation for the last of them."""
         people = self._operations.people
         self.bench.run(people.drop())
-        # A transaction reads from a moment that a majority has, in which the collection must be there already.
+        # A transaction reads at a majority-committed time, at which the collection must exist.
         stored = people.with_options(write_concern=self._operations.driver.WriteConcern("majority"))
         self.bench.run(stored.insert_many([{"_id": number, **person(number)} for number in range(STORED)]))
         self.arguments(STORED)  # the documents to delete exist
@@ -186,7 +186,7 @@ def told_by(result: Any) -> Any:
     counts = {name: getattr(result, name) for name in names if hasattr(result, name)}
     if hasattr(result, "inserted_ids"):
         counts["inserted_ids"] = len(result.inserted_ids)
-    # An id that a driver made is its own.
+    # Each driver makes its own ids.
     return counts or (None if hasattr(result, "inserted_id") else result)
 
 

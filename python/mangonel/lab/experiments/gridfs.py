@@ -21,7 +21,7 @@ BUCKET, FILE_ID = "fs", "lab"
 
 
 class FileTask(SpecTask):
-    """The common base of reading and storing: the contender's player, behind a delay if the part has one."""
+    """The common base of reading and storing: the contender's player, with a delay if the part has one."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self._data = content(EXPERIMENT.figures(bench.size)["mebibytes"] * 2**20)

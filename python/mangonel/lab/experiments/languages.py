@@ -1,7 +1,7 @@
 """The same work by programs in several languages, and the cost to the process of each.
 
-Every contender is a process of its own that the worker speaks with, those in Python too. It makes the same documents,
-checks every answer, and its processor time is read from the process's own clock, which counts all of its threads.
+Every contender, in Python too, is a separate process that the worker talks to. It makes the same documents and checks
+every answer. Its processor time is read from the process's own clock, which counts all of its threads.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mangonel.lab.experiments._parts import Tabled, content
 from mangonel.lab.fixtures import modules
 from mangonel.lab.webload import generate
 
-BUCKET = "languages"  # of the file that is read, and its name
+BUCKET = "languages"  # bytes of the file that is read, and its name
 BASE = 20  # documents that updates change
 MEBIBYTES = 50
 CONNECTIONS = 100
@@ -34,7 +34,7 @@ WAIT_S = 20.0
 SHOWN, AT_ONCE = 30, 32  # documents of a page; requests at a time
 WARM_AT_MOST_S = 30.0
 PROCESSES = 8
-# Documents that a call stores, where it stores some.
+# Documents that a call stores, if any.
 STORED = {"insert_one": 1, "insert_many_10": 10, "insert_many_1000": 1000}
 CHANGING = (*STORED, "update_one", "bulk_write_10", "change_stream", "gridfs_upload")
 
@@ -197,7 +197,7 @@ class IdleTask(ProgramTask):
     """
 
     def opened(self) -> Any:
-        # Of its own: other samples have filled the program's memory.
+        # A new program: earlier samples have grown the memory of the shared one.
         self.bench.close_adapter()
         self.bench.adapter = started(self.bench, self.contender)
         return self.bench.adapter
@@ -269,7 +269,7 @@ class CrowdTask(ProgramTask):
 
 
 def started(bench: Bench, contender: ProgramContender) -> Program:
-    """Return a program that is connected; on one core where its experiment says so: none of the server's."""
+    """Return a connected program; on one core, not the server's, if its experiment requires that."""
     cores = {min(os.sched_getaffinity(0))} if bench.kept.get("one core") else set()
     program = Program(contender.command(), cores)
     try:

@@ -31,7 +31,7 @@ from mangonel.lab.webload import generate
 RATE = 1000
 IN_FLIGHT = 50
 REQUESTS_PER_SECOND = 50
-CONNECTIONS = 8  # that these requests have
+CONNECTIONS = 8  # connections of these requests
 HOST = "127.0.0.1"
 PASSWORD = "mangonel"
 PAGE = "/api/posts?size=10"

@@ -5,8 +5,8 @@ resume sessions if they do so by default. Busy loop: the client polls its server
 the loop for 200 ms at a time. A heartbeat that needs the loop is late, and a late one can make a healthy server look
 dead. Failover: the longest stall of a writer in a replica set of three. The duration of the election is chance, the
 same for every driver; an observer polls the members every few milliseconds and reports it beside the stall. A write
-waits for a majority, so also until the other member has found its new sync source. Reads from the primary, beside the
-writes, show how long the driver needs to find it. Members elect after one second of silence, not after the default ten.
+waits for a majority, and thus until the other member has found its new sync source. Concurrent reads from the primary
+show how long the driver needs to find it. Members elect after one second of silence, not after the default ten.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ConnectTask(SecureFindOneTask):
         return len(self.keys)
 
 
-# In this worker process, by subject: one server serves all parts of a contender, and ends with the process.
+# Servers of this worker process, by subject: one serves all parts of a contender, and ends with the process.
 _servers: dict[str, Any] = {}
 BLOCKED_S = 0.2
 FREE_S = 0.001
@@ -112,7 +112,7 @@ class BusyLoopTask(Task):
 
 WRITERS = 4
 READERS = 2
-BEFORE_S = 0.3  # of undisturbed writing
+BEFORE_S = 0.3  # seconds of undisturbed writing
 POLL_S = 0.005
 TIMEOUT_S = 60.0
 # Pause after a failed operation.

@@ -24,7 +24,7 @@ from mangonel.lab.experiments._parts import Tabled
 from mangonel.lab.fixtures import fill
 
 SEEN = 50
-ALIVE = 500  # documents or texts, until the next ones are made
+ALIVE = 500  # documents or texts that are alive at a time
 TIMEOUT_S = 300
 
 
@@ -123,7 +123,7 @@ class FileTask(TableTask):
 
 
 class MemoryTask(TableTask):
-    """Makes a table in a process of its own, which reports how much it grew."""
+    """Makes a table in a separate process, which reports how much memory it gained."""
 
     def check(self) -> str:
         return digest("made")

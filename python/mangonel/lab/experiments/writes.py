@@ -2,9 +2,9 @@
 
 insert_one of a document with two strings is the workload of the published comparison of sync and async: in steady
 state, and as whole processes as printed. insert_many is the specification's task SmallDocBulkInsert with five times as
-many documents. A transaction is one of three insert_one with its own session: the cost of `with_transaction` beside its
-commands. Changes are read from a resume token on. Reading in large batches and insert_many are also played over a
-compressed connection, with each compressor, and the compression is checked.
+many documents. A transaction is one of three insert_one with its own session: the cost of `with_transaction` in
+addition to its commands. Changes are read from a resume token on. Reading in large batches and insert_many are also
+played over a compressed connection, with each compressor, and the compression is checked.
 """
 
 from __future__ import annotations

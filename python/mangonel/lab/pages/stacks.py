@@ -30,7 +30,7 @@ class Place:
     uri: str
     database: str
     collection: str
-    name: str = "near"  # tells two places of one process apart
+    name: str = "near"  # distinguishes two places of one process
     newest: bool = False  # the page has the last posts, found by an index
 
     @property
@@ -182,7 +182,7 @@ def _json(place: Place) -> Read:
 
 def _below(opened: Callable[..., Read]) -> Callable[..., Read]:
     def open_on_the_shim(place: Place) -> Read:
-        # The first line of a user's program; by name, since the lab itself does not use the shim.
+        # The first line of a user's program. Imported by name, since the lab itself does not use the shim.
         named("mangonel.compat:install_as_pymongo")()
         return opened(place)
 

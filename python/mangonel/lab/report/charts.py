@@ -16,10 +16,10 @@ from typing import Any
 from mangonel.lab.statistics import Estimate
 
 WIDTH, EDGE = 400, 8
-LEFT, TOP, BOTTOM = 52, 12, 206  # of the field of a plot with two axes
-LINES = 8  # more lines than that are not told apart
-ROOM = 1.25  # how far a logarithmic axis goes beyond its outermost values
-NAMED = 6  # values that an axis names
+LEFT, TOP, BOTTOM = 52, 12, 206  # edges of the field of a plot with two axes
+LINES = 8  # more lines cannot be told apart
+ROOM = 1.25  # factor by which a logarithmic axis exceeds its outermost values
+NAMED = 6  # labelled values of an axis
 PERCENTILES = (50.0, 75.0, 90.0, 99.0, 99.9, 100.0)
 # Colours of stand-alone charts: ink, this project, peers, muted, the page.
 COLOURS = {
@@ -225,10 +225,10 @@ def costs(
         ", ".join([f"{title} {duration(ours.value)}", *(f"{n} {duration(f.value)}" for n, f in peers)])
         for title, ours, peers in rows
     )
-    # Words stand behind the bars, so the longest leaves them room.
+    # Words follow the bars, so the longest bar leaves room for them.
     whole = replace(frame, long=frame.width - frame.bar[0] - EDGE)
     if frame.anchor == "start":
-        # A title above its bars is nearer to them than to those of the one before.
+        # A title is nearer to its own bars below it than to the bars above it.
         whole = replace(whole, title=(frame.title[0], frame.bar[1] - 9))
     longest = max((f.value for _, ours, peers in rows for f in (ours, *dict(peers).values())), default=1.0)
     most = longest * whole.long / (whole.long - 170)

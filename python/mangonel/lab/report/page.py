@@ -22,7 +22,7 @@ from mangonel.lab.statistics import median
 from mangonel.lab.table import Line
 
 HERE = Path(__file__).parent
-# Experiments that plot rate against cost, and the contenders there that do less: no database, or no sessions.
+# Experiments that plot rate against cost -> their contenders that do less work: no database, or no sessions.
 PLOTTED = ("find-one", "find-30", "insert", "tasks", "threads", "web", "websessions")
 LESS = (
     "page-nothing",
@@ -90,7 +90,7 @@ def render(content: dict[str, Any]) -> str:
 def pictures(content: dict[str, Any]) -> dict[str, str]:
     """Return the chart of the comparisons by suffix of its file name: light and dark, for a page and for a phone.
 
-    A comparison whose interval touches 1 has no bar: nothing is known of it.
+    A comparison whose interval touches 1 has no bar: its outcome is unknown.
     """
     rows = [
         (lead.comparison.title, lead.best.name, lead.best.times)

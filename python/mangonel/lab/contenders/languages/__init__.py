@@ -1,7 +1,7 @@
 """Programs in other languages, and in Python beside them, for the comparison between languages.
 
 Each is a process that `_build.py` makes from a folder here with the language's ordinary tools, on demand; `PROTOCOL.md`
-says how the lab speaks with it. The rows are in `languages.toml`.
+defines how the lab talks to it. The rows are in `languages.toml`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ProgramContender(Contender):
         return super().missing() or _build.lacking(self.language, TABLE["tools"][self.language])
 
     def prepare(self) -> None:
-        """Build the program, unless it was built from the same source; BuildError with the tool's own words."""
+        """Build the program, unless it was built from the same source; BuildError with the tool's own message."""
         _build.build(self.language)
 
     def command(self, *words: str) -> list[str]:
@@ -46,7 +46,7 @@ class ProgramContender(Contender):
         return [*_build.command(self.language, *words[:1]), self.row, *words]
 
     def installed(self) -> dict[str, dict[str, str]]:
-        """Return the versions of driver and runtime, as the program tells them."""
+        """Return the versions of driver and runtime, as the program reports them."""
         told = json.loads(subprocess.run(self.command("version"), capture_output=True, check=True).stdout)
         name, _, version = told["driver"].rpartition(" ")
         runtime, _, number = told["runtime"].rpartition(" ")

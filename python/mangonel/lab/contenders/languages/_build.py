@@ -33,7 +33,7 @@ def lacking(language: str, tools: Sequence[str]) -> str:
 
 
 def command(language: str, work: str = "") -> list[str]:
-    """Return the command that starts a built program; in Python those that insert once or serve are of their own."""
+    """Return the command that starts a built program; in Python, inserting once and serving are separate programs."""
     folder = _folder(language)
     source = f"{work}.py" if work in ("once", "page") else "program.py"
     return {
@@ -73,7 +73,7 @@ def _c(folder: Path) -> None:
 
 
 def _rust(folder: Path) -> None:
-    # The crates that it depends on outlive a change of the source.
+    # The crates that the program depends on are kept when its source changes.
     target = folder.parent / "rust-target"
     _run(folder, "cargo", "build", "--quiet", "--release", "--locked", "--target-dir", str(target))
     shutil.copy(target / "release/program", folder / "program")

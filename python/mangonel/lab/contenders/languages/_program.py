@@ -1,4 +1,4 @@
-"""A program's process, as the lab speaks with it: `PROTOCOL.md` beside this file."""
+"""A program's process, and the lab's side of `PROTOCOL.md`, which is beside this file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ProgramError(Exception):
 
 
 class Program:
-    """A running program; with `cores`, it starts on those alone, so that its runtime counts them."""
+    """A running program; with `cores`, it starts on only those, so that its runtime sees no others."""
 
     def __init__(self, command: Sequence[str], cores: Collection[int] = ()) -> None:
         self.is_warm = False  # whether it has already done a part's work
@@ -77,11 +77,11 @@ class Program:
         return line.decode()
 
     def cpu_ns(self) -> int:
-        """Return the processor time of the process with all its threads, those included that ended."""
+        """Return the processor time of the process with all its threads, including ended ones."""
         return cpu_ns(self._process.pid)
 
     def memory(self) -> int:
-        """Return its share of the memory in bytes: of shared pages it has a part."""
+        """Return its memory in bytes; shared pages are divided among the processes that share them."""
         return self._status("smaps_rollup", "Pss:") * 1024
 
     def connections(self) -> int:
@@ -93,7 +93,7 @@ class Program:
         """End its input, which ends it; kill it if it does not."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it ended before it read its last request
+        with contextlib.suppress(BrokenPipeError):  # the program ended before it read its last request
             self._process.stdin.close()
         try:
             self._process.wait(END_S)

@@ -55,7 +55,7 @@ class Work:
             before = len(os.listdir("/proc/self/fd"))
             self._idle = self.driver.AsyncMongoClient(self._uri, minPoolSize=connections)
             await self._idle.admin.command("ping")
-            # The loop opens them, and it stands still between requests.
+            # The loop opens the connections, and it does not run between requests.
             until = time.monotonic() + IDLE_S
             while len(os.listdir("/proc/self/fd")) < before + connections and time.monotonic() < until:
                 await asyncio.sleep(0.02)

@@ -1,6 +1,6 @@
 """A whole Python program: connect, insert one document, close. Started as `once.py ROW once URI DATABASE SCRATCH`.
 
-It imports no more than such a program needs, so that its start is the driver's.
+It imports no more than such a program needs, so that its start time is the driver's.
 """
 
 import sys
