@@ -1,4 +1,4 @@
-"""The find command: the arguments of `find` checked and turned into fields. Sends nothing.
+"""The find command: checks the arguments of `find` and turns them into fields. Sends nothing.
 
 `find_one`, the cursor of a query and the mapper make their commands here.
 Spec: crud (find), find-getmore-killcursors-commands.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
 
-# Flags by the bits that the old wire protocol had for them; `CursorType` and `add_option` still do.
+# Flags with their bits in the old wire protocol, which `CursorType` and `add_option` still use.
 TAILABLE = 2
 OPLOG_REPLAY = 8
 NO_CURSOR_TIMEOUT = 16
@@ -51,7 +51,7 @@ _MODIFIERS = {
 # The fields that the operation expresses in other ways.
 _DROPPED = ("$query", "$readPreference")
 
-# The positional arguments of find, in its order; the last three are no fields of the command.
+# The positional arguments of find, in order; the last three are not fields of the command.
 FIND_ARGUMENTS = (
     "projection",
     "skip",
@@ -84,7 +84,7 @@ def by_name(arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]
     """Return the arguments of `find` after the filter, by name.
 
     Raises:
-        TypeError: there are more arguments than `find` has, or one is given twice.
+        TypeError: there are more arguments than `find` has, or one is passed twice.
     """
     if len(arguments) > len(FIND_ARGUMENTS):
         raise TypeError(
@@ -118,7 +118,7 @@ def find_command(
     allow_disk_use: bool | None = None,
     let: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the find command of a collection, all but its read concern.
+    """Return the find command of a collection, without a read concern.
 
     Args:
         name: the collection.
@@ -128,7 +128,7 @@ def find_command(
 
     Raises:
         TypeError, ValueError: an argument has the wrong type or range.
-        InvalidOperation: a limit of an exhaust cursor, or `$explain` in the filter.
+        InvalidOperation: an exhaust cursor has a limit, or the filter has `$explain`.
 
     Example:
         >>> find_command("orders", {"total": {"$gt": 5}}, sort=[("_id", -1)], limit=-1)
@@ -198,7 +198,7 @@ def find_command(
     return command
 
 
-# A wrong keyword is told by this name, since `find_one` passes its own on.
+# Errors about wrong keywords show this name, since `find_one` passes its keywords on.
 find_command.__qualname__ = "find_one"
 
 
@@ -207,7 +207,7 @@ def set_bounds(command: dict[str, Any], limit: int, batch_size: int) -> None:
     if limit:
         command["limit"] = abs(limit)
         if limit < 0:
-            # A negative limit asks for a single batch (crud, "limit").
+            # A negative limit requests a single batch (crud, "limit").
             command["singleBatch"] = True
     if batch_size:
         # With equal sizes the server would keep the cursor open for another, empty batch.
@@ -231,10 +231,10 @@ def check_size(batch_size: int) -> None:
 
 
 def milliseconds(time: Any) -> int:
-    """Return 1500 for 1500.0: programs often write `find(max_time_ms=seconds * 1000)`.
+    """Return a whole number as int, 1500 for 1500.0: programs often write `find(max_time_ms=seconds * 1000)`.
 
     Raises:
-        TypeError: not a whole number.
+        TypeError: `time` is not a whole number.
     """
     whole: Any = int(time) if isinstance(time, float) and time.is_integer() else time
     if not isinstance(whole, int):
@@ -243,10 +243,10 @@ def milliseconds(time: Any) -> int:
 
 
 def projection_document(projection: Any) -> dict[str, Any]:
-    """Return the document that a projection stands for.
+    """Return a projection as a document.
 
     Raises:
-        TypeError: neither a document nor names of fields.
+        TypeError: `projection` is neither a document nor names of fields.
     """
     if type(projection) is dict or isinstance(projection, Mapping):
         return dict(projection)

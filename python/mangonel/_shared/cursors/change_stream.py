@@ -61,8 +61,8 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
     """Changes in the order in which they happened; made by `watch` of a collection, a database or a client.
 
     After a network error, a failover or a lost cursor the stream resumes by itself and neither misses nor repeats a
-    change. Iterating waits for the next change; `try_next` asks once. On asyncio a cancelled call loses nothing: the
-    stream stays open, and the next call continues after the last returned change.
+    change. Iterating waits for the next change; `try_next` sends at most one request. On asyncio a cancelled call loses
+    nothing: the stream stays open, and the next call continues after the last returned change.
 
     Example:
         >>> with client.shop.orders.watch([{"$match": {"operationType": "insert"}}]) as stream:
@@ -73,7 +73,7 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
     _instead = "pass its resume_token, and continue there with watch(resume_after=)"
     # Whether the stream covers all databases.
     _is_of_cluster = False
-    # Whether a change is waited for. A second task or thread must not ask then.
+    # Whether a call is waiting for a change. A second task or thread must not wait then.
     _is_asking = False
 
     def __init__(
@@ -111,7 +111,7 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
         self._comment = options["comment"]
         self._session = session_of(self._port, options["session"])
         start_after, resume_after = options["start_after"], options["resume_after"]
-        # The position to continue from: the bytes of a token from the server, or the caller's own.
+        # The position to continue from: the bytes of a token from the server, or the caller's own token.
         self._token: bytes | Mapping[str, Any] | None = deepcopy(start_after or resume_after)
         self._starts_after = start_after is not None
         self._is_resumed = resume_after is not None or start_after is not None
@@ -123,7 +123,7 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
     def resume_token(self) -> Mapping[str, Any] | None:
         """The token of the last returned change, for `resume_after` of another stream.
 
-        None before the first change of a stream that found changes as it was opened; with `batch_size=0` it never is.
+        None before the first change of a stream that found changes when it was opened; with `batch_size=0` never None.
         """
         from copy import deepcopy
 
@@ -134,17 +134,17 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
 
     @property
     def alive(self) -> bool:
-        """Whether more changes may come: not after `close`, nor after a change that invalidates the stream."""
+        """Whether more changes may come: False after `close`, and after a change that invalidates the stream."""
         return not self._is_closed
 
     def try_next(self) -> FaceResult[_DocumentType | None]:
-        """Return the next change, or None if there is none now; asks the server at most once.
+        """Return the next change, or None if there is none now; sends at most one request.
 
         The server waits for a change for `max_await_time_ms`, or a second.
 
         Raises:
-            OperationFailure: the server refused for good; the stream is closed.
-            AutoReconnect: the connection broke, and resuming failed as well; the next call tries again.
+            OperationFailure: the server refused, and resuming cannot help; the stream is closed.
+            AutoReconnect: the connection broke, and resuming failed too; the next call tries again.
             InvalidOperation: the pipeline removed the `_id` of the changes, which is their resume token.
 
         Example:
@@ -168,8 +168,8 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
                 if change is None and not self._is_lost():
                     change = await self._fetch_flow()
             except PyMongoError as error:
-                # Closed by another task or thread while this one waited: the stream has ended, which is not an error,
-                # and is not reopened.
+                # Another task or thread closed the stream while this one waited: it has ended without an error, and is
+                # not reopened.
                 if self._is_closed:
                     return None
                 if not is_resumable(error):
@@ -203,7 +203,7 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
         try:
             await cursor._fetch_once_flow()
         except OperationFailure as error:
-            # The server may still have it open; the connection works, so killing it is quick.
+            # The server may still have the cursor open; the connection works, so killing it is quick.
             if id and not isinstance(error, CursorNotFound):
                 cursor._abandoned_cursors.abandon_cursor(server, *namespace, id)
             raise
@@ -292,7 +292,7 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
             self._comment,
             session,
         )
-        # Each change has its own limit.
+        # The limit holds for each change anew.
         self._cursor._port = self._port
         if batch.is_empty:
             self._note_start(reply, batch)

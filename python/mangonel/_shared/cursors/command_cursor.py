@@ -33,7 +33,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         collection: the collection that the command ran on.
         batch: the first batch. None: there are no results. Or the `cursor` field of a command's reply, without
             documents; then the next argument is the address of the server.
-        codec: how to decode the documents. None: as the collection does.
+        codec: how to decode the documents. None: with the collection's options.
         batch_size: documents per later reply; 0 lets the server choose.
         max_await_time_ms: milliseconds that the server may wait for new data in each later reply.
         comment: shown in the server's logs and profile.
@@ -70,7 +70,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             self._adopt(batch, codec)
 
     def _adopt(self, reply: Mapping[str, Any], address: Any) -> None:
-        """Take over a cursor that a command of the user opened."""
+        """Take over a cursor that the user's own command opened."""
         if reply.get("firstBatch"):
             raise NotImplementedError(
                 "expected an empty firstBatch, got documents; use Database.cursor_command, which keeps them"
@@ -98,7 +98,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def try_next(self) -> FaceResult[_DocumentType | None]:
-        """Return the next document, or None if there is none now; asks the server at most once.
+        """Return the next document, or None if there is none now; sends at most one request.
 
         Raises:
             OperationFailure, AutoReconnect: as for iterating.

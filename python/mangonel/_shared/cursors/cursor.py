@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions
 
-# With prefetch the driver must choose a size: the server's default would put all small documents into one reply.
+# With prefetch the driver must choose a batch size: the server's default would put all small documents into one reply.
 PREFETCH_BATCH_SIZE = 10_000
 # The server's errors for a lost cursor: CappedPositionLost, CursorNotFound, QueryPlanKilled, CursorKilled.
 _CURSOR_ENDED = frozenset([136, 43, 175, 237])
@@ -46,29 +46,30 @@ _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 
 
 class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
-    """The common behaviour of cursors, once the server has one open."""
+    """The common behaviour of cursors, once the server has opened them."""
 
     _instead = "read it here and pass the documents; parts made by Collection.partitions() can be pickled"
 
     _port: Port
     _collection: _Collection[_DocumentType]
     _codec: _core.Codec
-    # The client's state when the server opened the cursor: a forked child must leave its parent's cursors alone.
+    # Client state from the opening of the cursor: a forked child must not end its parent's cursors.
     _abandoned_cursors: AbandonedCursors
     _reading = READ_BATCH
     _batch: _core.Batch | None
-    # How many documents came so far; a batch is counted when that is asked for.
+    # How many documents have arrived; the current batch is counted only when `retrieved` is read.
     _retrieved: int
-    # Whether a batch is waited for. A second task or thread must not ask then: both would get the same documents, or
-    # the later batch would replace the earlier one.
+    # Whether a call is waiting for a batch. A second task or thread must not wait then: both would get the same
+    # documents, or the later batch would replace the earlier one.
     _is_asking = False
     # The defaults below are class attributes, since an object with up to thirty attributes needs no dict of its own,
-    # and is made in half the time. A query sets those that it reads: in the object that costs a tenth (CPython 3.11).
-    # Whether the query can match nothing, so that the server need not be asked.
+    # and is made in half the time. A query sets those that it reads: reading them from the object takes a tenth of the
+    # time (CPython 3.11).
+    # Whether the query can match nothing, so that no request is needed.
     _is_empty = False
-    # Whether the query has bounds of an index, and so needs a hint.
+    # Whether the query has `min` or `max`, and so needs a hint.
     _has_index_bounds = False
-    # The class of returned documents in place of the document class.
+    # The class of returned documents, instead of the document class.
     _into: Any = None
     _started: Any = None
     # Whether the server sends more on that connection without a request.
@@ -81,7 +82,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     _id: int | None = None
     # The id when the cursor was closed.
     _last_id: int | None = None
-    # Set while the server has the cursor open; it ends there with the last reference.
+    # Set while the server has the cursor open; dropping the last reference ends the server's cursor.
     _opened: _core.OpenCursor | None = None
     _namespace: tuple[str, str] = ("", "")
     # The session that the user passed, and the core's handle of the cursor's session.
@@ -104,7 +105,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     # Called by the Rust bases.
 
     def _refill(self) -> bool:
-        # Of a cursor that has ended, nothing is asked.
+        # A cursor that has ended sends nothing.
         return self._id != 0 and self._port.flow(self._fetch_flow())
 
     async def _next_flow(self) -> _DocumentType:
@@ -118,7 +119,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     # One batch after another.
 
     def _check_query(self) -> None:
-        """Raise if the query cannot be sent; the cursor can be corrected and used."""
+        """Raise if the query cannot be sent; the caller can then correct it and use the cursor."""
 
     def _first_operation(self) -> _core.Operation:
         raise InvalidOperation("expected a cursor that was opened by a command, got none")
@@ -135,7 +136,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     async def _fetch_once_flow(self) -> bool:
         """Load the next batch; return whether it has documents."""
         id = self._id
-        # Compared only where it is a number, which costs a call less.
+        # None is checked first, since comparing it with 0 would cost a call.
         if self._is_closed or (id is not None and id == 0):
             return False
         if self._has_index_bounds and id is None:
@@ -156,15 +157,15 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
                 raise ProtocolError("expected a cursor in the reply, got none")
             self._take(batch)
             if self._is_closed:
-                # By another task or thread, which did not know the server's cursor yet.
+                # Closed by another task or thread, which did not know the server's cursor yet.
                 self._abandon()
         except PyMongoError as error:
             if self._is_tailable and getattr(error, "code", None) in _CURSOR_ENDED:
-                # The collection was dropped or has overwritten the cursor's position: there is no more, as at its end.
+                # The collection was dropped or has overwritten the cursor's position: this counts as the end.
                 self._end()
                 return False
-            # After a refusal the server may still have the cursor open; after a broken connection it is not contacted
-            # again.
+            # After an error reply the server may still have the cursor open; after a broken connection it is not
+            # contacted again.
             if isinstance(error, ConnectionFailure):
                 self._abandon()
             elif not isinstance(error, CursorNotFound):
@@ -186,7 +187,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         if self._into is not None:
             become(batch, self._into, self._collection.codec_options)
         if not batch.id and batch.pinned is None:
-            # The server has no more, so it is not asked again, and no cursor can be lost.
+            # The server has no more documents, so nothing more is sent, and no cursor can be lost.
             self._batch, self._id, self._session = batch, 0, None
             if self._opened is not None:
                 self._opened.disown()
@@ -198,7 +199,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         database, _, collection = batch.namespace.partition(".")
         session = None if self._explicit is None else self._explicit._handle
         pinned, former = batch.pinned, self._pinned
-        # Where a signal's handler raises, the server's cursor ends with the batch or with this object.
+        # If a signal handler raises here, the batch or this object still ends the server's cursor when it is dropped.
         opened = batch.opened
         if opened is not None:
             self._note_opened(opened)
@@ -215,7 +216,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         if pinned is None and former is not None:
             self._port.release_pinned(former, is_drained=True)
         if self._id and self._limit and self._retrieved >= self._limit:
-            # A limit was reached that the server did not treat as the end.
+            # The query's limit was reached, but the server did not treat this as the end.
             self._abandon()
         elif self._id and self._prefetch and self._pinned is None:
             self._started = self._port.start(self._more_operation())
@@ -239,7 +240,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             command["maxTimeMS"] = self._max_await_time_ms
         if self._comment is not None:
             command["comment"] = self._comment
-        # The cursor stays on its server, with any read preference.
+        # The cursor stays on its server, whatever the read preference.
         return build_operation(
             command,
             database=database,
@@ -256,7 +257,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     # The end.
 
     def _end(self) -> None:
-        """Reset the state; the server has no cursor for this any more, or cannot be reached."""
+        """Reset the state; the server has closed its cursor, or cannot be reached."""
         if not self._is_closed:
             self._is_closed = True
             self._last_id = self._id
@@ -276,12 +277,12 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         """End without waiting: the server's cursor is killed in the background."""
         if self._opened is not None:
             self._opened.end_soon()
-            # It has gone with the cursor.
+            # The connection is released with the cursor.
             self._pinned = None
         self._end()
 
     def __del__(self) -> None:
-        # If a signal's handler raises here, Python drops its exception; the server's cursor ends all the same.
+        # If a signal handler raises here, Python drops its exception; the server's cursor still ends.
         if self._id:
             heard = self._abandoned_cursors.heard
             if heard is not None:
@@ -297,8 +298,8 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            TypeError, ValueError: `timeout_ms` is no number of 0 or more. A server that does not answer raises nothing:
-                it ends the cursor by itself, after ten minutes by default.
+            TypeError, ValueError: `timeout_ms` is not a number of 0 or more. If the server does not answer, nothing is
+                raised: it ends the cursor by itself, after ten minutes by default.
 
         Example:
             >>> cursor.close()
@@ -316,7 +317,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         is_streaming = self._is_streaming and self._pinned is not None
         if kept is not None:
             self._pinned = None
-        # Cancelled or interrupted from here on, the cursor is ended when this is dropped.
+        # If this is cancelled or interrupted from here on, the cursor is ended when `opened` is dropped.
         opened, self._opened = self._opened, None
         self._end()
         try:
@@ -332,7 +333,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         database, collection = self._namespace
         command = {"killCursors": collection, "cursors": [id]}
         try:
-            # A block whose time is over must not leave the cursor open.
+            # Even after the end of a block's time, the cursor must be closed.
             with anew():
                 await self._port.arun(
                     build_operation(
@@ -365,7 +366,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     def cursor_id(self) -> int | None:
         """The server's id: None before the first batch, 0 when the server has no more. Closing does not change it.
 
-        An id is an `Int64`, since a server takes no other number in a command such as `killCursors`.
+        An id is an `Int64`, the only type that a server accepts in a command such as `killCursors`.
         """
         id = self._last_id if self._is_closed else self._id
         if id is None:
@@ -379,7 +380,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         """The server that answered, or None before the first batch."""
         server = self._server
         if not server and self._batch is not None:
-            # A last batch that was the first.
+            # The first batch was the last.
             server = self._batch.server
         return address_of(server) if server else None
 
@@ -400,7 +401,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             length: at most this many; None for all.
 
         Raises:
-            TypeError, ValueError: `length` is no integer, or below 1.
+            TypeError, ValueError: `length` is not an integer, or below 1.
             OperationFailure, AutoReconnect: as for iterating; documents fetched before are lost.
 
         Example:
@@ -448,7 +449,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         return self._port.flow(self._to_json_flow(number))
 
     async def _to_json_flow(self, mode: int) -> bytes:
-        # A coroutine less than `_fetch_flow`. A cursor that waits for new data ends with an empty batch.
+        # Saves the coroutine of `_fetch_flow`. For a cursor that waits for new data, an empty batch is the end.
         if (
             self._id is None
             and not self._is_empty
@@ -492,6 +493,6 @@ def become(batch: _core.Batch, shape: Any, options: CodecOptions[Any]) -> None:
     Args:
         batch: the batch.
         shape: the class.
-        options: those of the collection; its conversions of dates and of broken text hold.
+        options: the collection's; they decide the conversion of dates and of broken text.
     """
     batch.become(upper_module("mangonel.odm.model.shapes").core_shape(shape, options))

@@ -1,4 +1,4 @@
-"""The cursor of a query from its first batch on: iteration, copies, and other questions about the same query.
+"""The cursor of a query from its first batch on: iteration, copies, and other commands with the same query.
 
 `find_query` holds the query. Spec: find-getmore-killcursors-commands, crud (find).
 """
@@ -91,7 +91,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         query, collection, limit = self._query, self._collection, self._asked_limit
         if limit:
             self._limit = abs(limit)
-        # Without bounds, the query is the command; this and a plain limit save frames.
+        # Without these settings, the query is already the command; this and a plain limit save frames.
         if self._batch_size or self._prefetch or limit < 0:
             command = self._command()
         else:
@@ -109,7 +109,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if plain is not None and self._explicit is None and not BOUND:
             return _core.Operation(plain, command, self._codec, KIND_READ, self._reading)
         preference, handle = collection._read_preference, None
-        # Parts of a snapshot have a moment of their own.
+        # A part of a snapshot has its own read concern.
         has_concern = collection._read_concern._level is not None and "readConcern" not in query
         if self._explicit is not None or BOUND:
             handle = self._enter_session()
@@ -176,7 +176,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         other._query = _deep_copy(self._query) if deep else {**self._query}
         for name in _QUERY_STATE:
             value = getattr(self, name)
-            # Defaults stay class attributes.
+            # Values equal to the default stay class attributes.
             if value != getattr(other, name):
                 setattr(other, name, value)
 
@@ -216,7 +216,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         self._is_empty = index.stop is not None and limit == 0
         return self
 
-    # Other questions about the same query.
+    # Other commands with the same query.
 
     def distinct(self, key: str) -> FaceResult[list[Any]]:
         """Return the distinct values of `key` in all matches; skip and limit are ignored.
@@ -249,8 +249,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         session = self._enter_session()
         return self._port.run(
             build_operation(
-                # Without a verbosity the server tells all that it knows. A read concern belongs to the command that is
-                # explained in no server version.
+                # Without a verbosity the server returns everything. No server version accepts a read concern in the
+                # explained command.
                 {"explain": self._command()},
                 database=self._collection._database_name,
                 codec=self._codec,
@@ -274,7 +274,7 @@ class _RawBatchCursor(_Cursor[_DocumentType], Generic[_DocumentType]):
         raise InvalidOperation("Cannot call __getitem__ on RawBatchCursor")
 
 
-# The parts of a query beside its command.
+# The attributes of a query besides its command.
 _QUERY_STATE = (
     "_asked_limit",
     "_batch_size",
@@ -288,7 +288,7 @@ _QUERY_STATE = (
 
 
 def _deep_copy(value: Any) -> Any:
-    """Copy documents and lists; all else is a value, and compiled patterns cannot be copied."""
+    """Copy documents and lists; everything else is kept, since compiled patterns, for example, cannot be copied."""
     if isinstance(value, dict):
         return {key: _deep_copy(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """The query of a `find`: its arguments and the methods that change it. Sends nothing.
 
-The command is there from the start, and the methods change its fields.
+The command exists from the start, and the methods change its fields.
 Spec: crud (find), find-getmore-killcursors-commands.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
-    """A query, which may change until its first batch is requested. The arguments are `Cursor`'s."""
+    """A query, which may change until its first batch is requested. Arguments as for `Cursor`."""
 
     _query: dict[str, Any]
     # Negative for a single batch.
     _asked_limit = 0
-    # The database's name, unless the collection has a read preference or a read concern. Asking the collection again
-    # takes the long way of a class with `__getattr__`.
+    # The database's name, unless the collection has a read preference or a read concern. Stored, since attribute access
+    # is slow in a class with `__getattr__`.
     _plain_database: str | None
 
     def __init__(
@@ -85,9 +85,9 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             filter = {}
         elif type(filter) is not dict and not isinstance(filter, Mapping):
             raise TypeError(f"filter must be a mapping type, not {type(filter)}")
-        # All of the command but its bounds and its read concern, which are added when it is sent.
+        # The command without its bounds and its read concern, which are added before sending.
         if (
-            # One by one, which is cheaper than a comparison of tuples.
+            # Compared one by one, which is cheaper than a comparison of tuples.
             projection is None and sort is None and collation is None and hint is None and max_time_ms is None
             and comment is None and max is None and min is None and max_scan is None and return_key is None
             and show_record_id is None and snapshot is None and allow_disk_use is None and let is None
@@ -139,7 +139,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     # Building the query.
 
     def _check_unused(self) -> None:
-        # A cursor without an id is neither closed nor sent; only of another one its last id is asked.
+        # A cursor without an id was neither sent nor closed; only otherwise its last id matters.
         if self._id is not None and self.cursor_id is not None:
             raise InvalidOperation("cannot set options after executing query")
 
@@ -259,13 +259,13 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def collation(self, collation: _CollationIn | None) -> Self:
-        """Compare strings by the rules of `collation`; return the cursor.
+        """Compare strings according to `collation`; return the cursor.
 
         Args:
             collation: a `Collation`, or a document of its options. None: the collection's own.
 
         Raises:
-            TypeError: neither of them.
+            TypeError: `collation` is neither of them.
             InvalidOperation: the cursor was read from before.
 
         Example:
@@ -354,7 +354,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(max_await_time_ms, int) and max_await_time_ms is not None:
             raise TypeError(f"max_await_time_ms must be an integer or None, not {type(max_await_time_ms)}")
         self._check_unused()
-        # Only a tailable cursor that awaits data waits.
+        # Only a tailable cursor with awaitData waits.
         if "tailable" in self._query and "awaitData" in self._query:
             self._max_await_time_ms = max_await_time_ms
         return self
@@ -505,5 +505,5 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._query.setdefault("projection", names)
 
 
-# A wrong keyword is told by this name.
+# Errors about wrong keywords show this name.
 FindQuery.__init__.__qualname__ = "find"

@@ -49,7 +49,7 @@ class BlockingIteration(BlockingClosing, Generic[_DocumentType]):
         """Return the next document.
 
         Raises:
-            StopIteration: there is none; a tailable cursor may have more later.
+            StopIteration: there is no document; a tailable cursor may have more later.
         """
         return next(self)
 
@@ -69,7 +69,7 @@ class AsyncIteration(AsyncClosing, Generic[_DocumentType]):
         """Return the next document.
 
         Raises:
-            StopAsyncIteration: there is none; a tailable cursor may have more later.
+            StopAsyncIteration: there is no document; a tailable cursor may have more later.
         """
         return await self.__anext__()
 

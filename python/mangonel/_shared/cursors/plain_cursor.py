@@ -1,7 +1,7 @@
 """Lets a class derive from `Cursor` and from a class with slots, as umongo's cursor does.
 
-`Cursor` keeps its batch in a native base, and a class can have only one layout. Such a class gets a base that does the
-same in Python; `isinstance` and `issubclass` treat it as a cursor. Knows nothing of libraries.
+`Cursor` keeps its batch in a native base, and a class can have only one memory layout. Such a class gets a Python base
+that does the same; `isinstance` and `issubclass` treat it as a cursor. Knows no libraries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class CursorMeta(type):
-    """The type of `Cursor`: makes classes that cannot derive from it derive from `PlainCursor`."""
+    """The metaclass of `Cursor`: a class that cannot derive from `Cursor` gets the base `PlainCursor` instead."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> CursorMeta:
         try:
@@ -35,7 +35,7 @@ class CursorMeta(type):
         return cls.__subclasscheck__(type(instance))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        # `Cursor` itself has the native base, and no joined class has it.
+        # Joined classes count as subclasses of the public `Cursor`, although they lack its native base.
         is_joined = PlainCursor in subclass.__mro__ and cls.__module__ == "mangonel.api"
         return is_joined or super().__subclasscheck__(subclass)
 

@@ -1,7 +1,7 @@
 """Reads one query with several cursors, each over a range of `_id`, into one builder of columns.
 
-Each cursor requests its next batch while the batches of the others are processed in turn. So the server works for
-all of them at once, on either face and without threads.
+Each cursor requests its next batch while the others' batches are processed in turn. So the server works for all cursors
+at once, on either face and without threads.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Ranges:
         is_ordered: add the rows in the order of `_id`. Batches that arrive early wait in memory.
 
     Raises:
-        ValueError: not a valid number of cursors.
+        ValueError: `count` is not a valid number of cursors.
         InvalidOperation: the query cannot be split into ranges; the message says why.
     """
 
     def __init__(self, cursor: Any, count: int, *, is_ordered: bool = False) -> None:
-        # Of a single cursor, the order was asked for.
+        # A single cursor reads a range only if the caller requested the order.
         given = "ordered=True" if is_ordered and count == 1 else f"parallel={count}"
         check(cursor, count, "cursor as parallel", wanted=f"{given} reads ranges of _id")
         self._cursor: _Cursor[Any] = cursor
@@ -41,7 +41,7 @@ class Ranges:
         self._is_ordered = is_ordered
         # None until the ranges are known; then the cursors that have not ended, the next one first.
         self._parts: deque[_Cursor[Any]] | None = None
-        # In order: the cursors whose rows are not all in the builder, the first one first, and their waiting batches.
+        # Cursors that still have rows to add, with their waiting batches, in the order of the ranges.
         self._waiting: dict[_Cursor[Any], deque[_core.Batch]] = {}
 
     async def _add_flow(self, builder: _core.ColumnBuilder, chunks: int | None) -> bool:
@@ -56,7 +56,7 @@ class Ranges:
                     batch = part._batch
                     assert batch is not None
                     self._add(builder, part, batch)
-                # A cursor at its end leaves; any other waits for its next turn, even after an empty batch.
+                # A cursor at its end is dropped; any other waits for its next turn, even after an empty batch.
                 if self._is_open(part):
                     self._parts.rotate(-1)
                 else:
@@ -108,5 +108,5 @@ class Ranges:
         for part in parts:
             part._started = self._port.start(part._first_operation(), connects=True)
         if plan.ranges:
-            # The query's documents are in the table.
+            # The table has all documents of the query.
             self._cursor._end()

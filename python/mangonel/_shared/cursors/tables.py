@@ -1,4 +1,4 @@
-"""Cursors to tables of columns: `_core.ColumnBuilder` receives batches directly, without Python documents.
+"""Reads cursors into tables of columns: `_core.ColumnBuilder` receives batches directly, without Python documents.
 
 `mangonel.arrow`, on a higher floor and imported by name, converts tables for other libraries.
 """
@@ -46,11 +46,11 @@ class CursorTables:
         raise NotImplementedError
 
     def _narrow(self, names: dict[str, int]) -> None:
-        """Request only these fields, if nothing was requested yet."""
+        """Add a projection to these fields, if nothing was requested yet."""
 
     @staticmethod
     def _pace_of(rows: int, size: int) -> int:
-        """Return how many documents the next batch should have, given the last one's documents and bytes."""
+        """Return how many documents the next batch should have; the last one had `rows` documents of `size` bytes."""
         wanted = min(max(size // _PART, _LEAST), _MOST)
         return max(wanted * rows // max(size, 1), 1)
 
@@ -66,10 +66,10 @@ class CursorTables:
         ordered: bool = False,
         **others: Any,
     ) -> tuple[CursorTables | Ranges, _core.ColumnBuilder]:
-        """Return the source of batches, which is this cursor or one for each of several ranges, and the builder.
+        """Return the source of batches (this cursor, or cursors over several ranges) and the builder.
 
         Raises:
-            TypeError: `others` has an option; `TableOptions` lists those that exist.
+            TypeError: `others` has an unknown option; `TableOptions` lists the known ones.
         """
         if others:
             raise TypeError(
@@ -111,7 +111,7 @@ class CursorTables:
                 if self._id == 0 or not await self._fetch_flow():
                     return False
         except ValueError:
-            # A document did not fit, so the rest is useless.
+            # A document did not fit, so the remaining ones are not needed.
             await self._close_flow()
             raise
 
@@ -138,31 +138,30 @@ class CursorTables:
 
         Args:
             schema: names and types of the columns: a mapping, a `mangonel.arrow.Schema` or a `pyarrow.Schema`. Only
-                these fields are fetched. None: infer columns from the documents, widening null to any type, int32 to
-                int64 to double.
+                these fields are fetched. None: infer columns from the documents, widening null to any type, and int32
+                to int64 to double.
             rows: number of rows in one chunk of the table.
-            options: the keywords that follow; `to_polars` and the others take them too.
-            on_invalid: what happens to a value that does not fit its column. "raise", the default, raises ColumnError;
+            options: the keywords below; `to_polars` and similar methods take them too.
+            on_invalid: how to treat a value that does not fit its column. "raise", the default, raises ColumnError;
                 "null" makes it null; "string" turns an inferred column into text: values of other types become
                 extended JSON.
             missing: "null", the default, treats a field that a document lacks as null. "distinguish" adds a last
-                column "$null" with the paths of the fields that are null in the document; a null that it does not
-                name is a missing field. `insert_arrow` turns such a table back into the same documents.
+                column "$null" with the paths of the fields that are null in the document; any other null is a missing
+                field. `insert_arrow` turns such a table back into the same documents.
             categorical: dictionary-encode inferred columns of strings, which become categoricals of pandas and
                 Polars. False by default. In a schema, the type "category" does this for one column.
-            parallel: how many cursors read at a time, each over a range of `_id`. 1 by default. Rows come in turns of
-                batches, in no order. The index on `_id` is used, with any filter. Each cursor holds a connection.
-                Meant for many documents on servers with spare cores. It cannot be combined with sort, skip, limit,
-                hint, min, max, collation, a session, or a tailable or exhaust cursor. With read concern "snapshot"
-                all cursors read the data of one moment.
+            parallel: how many cursors read at a time, each over a range of `_id`. 1 by default. Batches of different
+                ranges alternate, so rows have no order. The server uses the index on `_id`, whatever the filter. Each
+                cursor holds a connection. For many documents on servers with idle cores. It cannot be combined with
+                sort, skip, limit, hint, min, max, collation, a session, or a tailable or exhaust cursor. With read
+                concern "snapshot" all cursors read the data of one moment.
             ordered: rows in the order of `_id`, with any `parallel`; batches that arrive early wait in memory. False by
                 default. It has the same restrictions as `parallel`.
 
         Raises:
-            ColumnError: a value does not fit; the message has its path and the document's `_id`.
+            ColumnError: a value does not fit; the message has the value's path and the document's `_id`.
             ValueError: an argument has another value.
-            InvalidOperation: `parallel` cannot be combined with the query, or with a view or a time series; the message
-                says why.
+            InvalidOperation: `parallel` does not work with this query, a view or a time series; the message says why.
             SnapshotUnavailable, SnapshotTooOld: the read concern is "snapshot", and the server does not have the data
                 of that moment. Nothing was returned; read again.
             OperationFailure, AutoReconnect: as for iterating.
@@ -183,8 +182,8 @@ class CursorTables:
     ) -> ArrowTables:
         """Iterate over the remaining documents as tables of `rows` rows.
 
-        All tables have one schema: without `schema`, that of the first table. Later values must fit it, and fields that
-        it lacks are ignored.
+        All tables have one schema: without `schema`, that of the first table. Later values must fit it, and fields
+        outside it are ignored.
 
         Args:
             schema: as for `to_arrow`.
@@ -193,7 +192,7 @@ class CursorTables:
 
         Raises:
             ValueError: an argument has another value.
-            InvalidOperation: `parallel` cannot be combined with the query.
+            InvalidOperation: `parallel` does not work with this query.
 
         Example:
             >>> [len(table) for table in client.shop.orders.find().iter_arrow(rows=1_000)]
@@ -223,8 +222,8 @@ class CursorTables:
     def to_pandas(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[PandasFrame]:
         """Return the remaining documents as a `pandas.DataFrame`; needs pandas and pyarrow.
 
-        Integers beside nulls become doubles. Where a double cannot hold one of them, the column is of `Int64`, or of
-        Python's objects if it has lists or documents.
+        A column of integers and nulls becomes doubles. If a double cannot hold one of the integers, the column becomes
+        `Int64`, or Python objects if it has lists or documents.
 
         Args:
             schema: as for `to_arrow`.
@@ -245,7 +244,8 @@ class CursorTables:
     def to_numpy(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[NumpyArrays]:
         """Return the remaining documents as a dict with a `numpy.ndarray` per column; needs numpy and pyarrow.
 
-        Integers beside nulls become doubles. Where a double cannot hold one of them, the array has Python's objects.
+        A column of integers and nulls becomes doubles. If a double cannot hold one of the integers, the array has
+        Python objects.
 
         Args:
             schema: as for `to_arrow`.
@@ -265,7 +265,7 @@ class CursorTables:
 
 
 async def table_flow(source: CursorTables | Ranges, builder: _core.ColumnBuilder, convert: Any = None) -> Any:
-    """Return the table of all remaining batches, or the result of `convert` for it."""
+    """Return the table of all remaining batches, or what `convert` makes of it."""
     await source._add_flow(builder, None)
     table = builder.take()
     return table if convert is None else convert(table)

@@ -25,7 +25,7 @@ class Watched(CommandSource, Generic[_StreamType]):
     _change_stream_class: type[Any]
 
     def _watched(self) -> tuple[CommandSource, str | int, Any]:
-        """Return the source of the aggregation, the target of its command, and the collection of the cursor."""
+        """Return the object that runs the aggregation, the target of its command, and the collection of the cursor."""
         raise NotImplementedError
 
     def watch(
@@ -48,7 +48,7 @@ class Watched(CommandSource, Generic[_StreamType]):
         """Follow the changes in this collection, database or deployment, from now on or from a given position.
 
         A stream of a deployment leaves out `admin`, `local` and `config`. Needs a replica set, a sharded cluster, or a
-        load balancer in front of one.
+        load balancer in front of a cluster.
 
         Args:
             pipeline: stages that filter or reshape the changes; they must keep `_id`.
@@ -59,14 +59,14 @@ class Watched(CommandSource, Generic[_StreamType]):
             collation: language rules for comparing strings in the pipeline.
             start_at_operation_time: a Timestamp, to start with the changes from then on.
             session: run inside this session.
-            start_after: as `resume_after`, but also after a change that invalidated a stream.
+            start_after: like `resume_after`, but also works after a change that invalidated a stream.
             comment: shown in the server's logs and profile.
             full_document_before_change: `"whenAvailable"` or `"required"`: add the document before the change.
             show_expanded_events: also report changes of structure, such as new indexes.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            OperationFailure: the server refused; on a standalone it always does.
+            OperationFailure: the server refused; a standalone server always refuses.
             ServerSelectionTimeoutError: no server answered in time.
 
         Example:
@@ -94,7 +94,7 @@ class Watched(CommandSource, Generic[_StreamType]):
         )
 
     async def _watch_flow(self, **options: Unpack[WatchOptions]) -> Any:
-        """Make a stream and open its cursor; it includes every later change."""
+        """Make a stream and open its cursor now, so that it includes every later change."""
         stream = self._change_stream_class(*self._watched(), **options)
         await stream._open_flow()
         return stream

@@ -1,1 +1,1 @@
-"""Partitions of a query: ranges of an index that are read by themselves, here or in other processes."""
+"""Partitions of a query: ranges of an index that are read separately, here or in other processes."""

@@ -1,7 +1,7 @@
-"""Carries a client to other processes: its hosts and options, and no secret; the client there is made once.
+"""Carries a client's hosts and options, but no secrets, to other processes; each process makes the client once.
 
-Passwords, and other secrets of a client's options, are taken from the environment of the other process, or from a
-function of the application. Spec: none.
+Passwords and other secret options come from the environment of the other process, or from a function of the
+application. Spec: none.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 ENVIRONMENT = "MANGONEL_URI"
-"""The environment variable with the URI for partitions of other processes."""
+"""The environment variable with the URI for partitions that come from other processes."""
 
-# Options with a secret: the other process must have them from elsewhere.
+# Secret options: the other process must get them from elsewhere.
 _SECRETS = ("proxypassword", "tlscertificatekeyfilepassword")
-# Objects that belong to this process.
+# Options whose objects belong to this process.
 _FIXED = ("auto_encryption_opts", "ssl_context")
-# Options that partitions do not need, or carry themselves: settings of collections, listeners of this process.
+# Options that partitions do not need (listeners of this process) or carry themselves (settings of collections).
 _LEFT_BEHIND = frozenset(
     [
         "advise",
@@ -55,7 +55,7 @@ _LEFT_BEHIND = frozenset(
         "wtimeoutms",
     ]
 )
-# Their checks keep milliseconds; those of other times make seconds.
+# Time options whose checks return milliseconds; the others return seconds.
 _MILLISECONDS = ("localthresholdms",)
 
 
@@ -63,8 +63,8 @@ def check_connect(connect: Any) -> None:
     """Raise unless another process can use this value of `connect=`.
 
     Raises:
-        TypeError: neither a function nor a name.
-        ConfigurationError: a URI, which is not shown, since it may have a password.
+        TypeError: `connect` is neither a function nor a name.
+        ConfigurationError: `connect` is a URI; the message does not show it, since it may have a password.
     """
     if connect is not None and not isinstance(connect, str) and not callable(connect):
         raise TypeError(
@@ -84,8 +84,8 @@ class Carried:
     Args:
         uri: the hosts, without a user.
         options: keyword arguments of the client.
-        lacking: the options that are missing, for an error's message; None: none.
-        connect: a function, or the name of an environment variable, in place of all of these.
+        lacking: the missing options, for an error message; None: none are missing.
+        connect: a function, or the name of an environment variable, in place of all the others.
     """
 
     __slots__ = ("connect", "lacking", "options", "uri")
@@ -111,16 +111,16 @@ def carried(client: Any, connect: Callable[[], object] | str | None) -> Carried:
     """Describe a client for another process.
 
     Args:
-        client: of either face.
+        client: a client of either face.
         connect: as for `Collection.partitions`.
 
     Raises:
-        ConfigurationError: the client has an option that only this process can have, and no `connect` is given.
+        ConfigurationError: the client has an option that exists only in this process, and `connect` is None.
     """
     made = client._options
     given = made._options
     if connect is not None:
-        # The function knows hosts and secrets, and may ask for the options.
+        # The function supplies hosts, secrets and options.
         return Carried(None, {}, None, connect)
     for name in _FIXED:
         if given.get(name) is not None:
@@ -140,11 +140,11 @@ def carried(client: Any, connect: Callable[[], object] | str | None) -> Carried:
         options.setdefault("authsource", credentials.source)
         lacking += [name for name in properties if not is_open_property(name)]
         if lacking:
-            # Without the secret, the other credentials are of no use.
+            # Without the secret, the other credentials are useless.
             for name in ("username", "authmechanism", "authmechanismproperties", "authsource"):
                 options.pop(name, None)
     if "tlsinsecure" in options:
-        # A client refuses it beside the options that it sets.
+        # A client refuses tlsInsecure together with the options that it sets.
         for name in TLS_INSECURE:
             options.pop(name.lower(), None)
     for name in _SECRETS:
@@ -153,7 +153,7 @@ def carried(client: Any, connect: Callable[[], object] | str | None) -> Carried:
 
 
 def _as_given(option: tuple[str, Any]) -> tuple[str, Any]:
-    """Return name and value as a client takes them, None to leave it out."""
+    """Return name and value as a client accepts them; the value is None for an option to leave out."""
     name, value = option
     name = name.lower()
     if name in _LEFT_BEHIND or value is None:
@@ -186,7 +186,7 @@ def client_for(carried: Carried, kind: type[Any]) -> Any:
     """Return this process's client for a carried one; make it at first use. Sends nothing.
 
     Args:
-        carried: as the other process described it.
+        carried: the other process's description.
         kind: the class of the client.
 
     Raises:
@@ -200,7 +200,7 @@ def client_for(carried: Carried, kind: type[Any]) -> Any:
             if not _clients:
                 from atexit import register
 
-                # Runs before the interpreter clears its modules.
+                # The exit handler runs before the interpreter clears its modules.
                 register(_clients.clear)
             client = _clients[key] = _made(carried, kind)
         return client

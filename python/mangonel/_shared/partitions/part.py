@@ -1,4 +1,4 @@
-"""One partition of a query: it reads with its collection's client here, and with a client of its own elsewhere."""
+"""One partition of a query: it reads with its collection's client here, and with another client elsewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mangonel.bson.raw_bson import RawBSONDocument
     from mangonel.bson.timestamp import Timestamp
 
-# The options of a cursor beside its command, which a partition keeps.
+# The cursor options outside the command that a partition keeps.
 _CURSOR_STATE = ("_batch_size", "_into", "_prefetch")
 # The attributes of a partition in its pickle, besides those of its collection.
 _STATE = ("_low", "_high", "_shard", "_moment", "_index", "_count", "_cursor_state", "_connect")
@@ -33,8 +33,8 @@ _STATE = ("_low", "_high", "_shard", "_moment", "_index", "_count", "_cursor_sta
 class _Partition(Generic[_DocumentType]):
     """A part of a query that is read separately. Made by `Collection.partitions`.
 
-    It can be pickled and read in another process or on another machine; there it opens a client of its own, one for
-    each process. It may be read any number of times. Without a snapshot, two reads may differ.
+    It can be pickled and read in another process or on another machine; all partitions in one process share a client. It
+    may be read any number of times. Without a snapshot, two reads may differ.
 
     Example:
         >>> part, = client.shop.orders.partitions(1)
@@ -55,7 +55,7 @@ class _Partition(Generic[_DocumentType]):
     _moment: Timestamp | None
     _index: int
     _count: int
-    # A find command as BSON, since values of any type must arrive unchanged.
+    # The find command as BSON, so that values of any type arrive unchanged.
     _query: bytes
     _cursor_state: dict[str, Any]
     _connect: Callable[[], object] | str | None
@@ -79,7 +79,7 @@ class _Partition(Generic[_DocumentType]):
         self = object.__new__(cls)
         self._query = _core.encode(query, codec_options=collection._codec_options)
         self._cursor_state = {name: getattr(cursor, name) for name in _CURSOR_STATE if getattr(cursor, name)}
-        # The read concern is in the query.
+        # The query has the read concern.
         self._collection = collection.with_options(read_concern=ReadConcern())
         self._carried = None
         self._connect = connect
@@ -111,7 +111,7 @@ class _Partition(Generic[_DocumentType]):
 
     @property
     def index(self) -> int:
-        """The place of this part among all parts of the query, from 0."""
+        """The position of this part among all parts of the query, from 0."""
         return self._index
 
     @property
@@ -126,17 +126,17 @@ class _Partition(Generic[_DocumentType]):
 
     @property
     def low(self) -> RawBSONDocument | None:
-        """The first key of the part, as a document of the index's fields; None: from the index's start."""
+        """The first key of the part, as a document of the index's fields; None: the part begins with the index."""
         return _raw(self._low)
 
     @property
     def high(self) -> RawBSONDocument | None:
-        """The key before which the part ends; None: at the index's end."""
+        """The key before which the part ends; None: the part ends with the index."""
         return _raw(self._high)
 
     @property
     def shard(self) -> str | None:
-        """The name of the shard with all of the part's chunks; None if there are several, or if it is not known."""
+        """The name of the shard that has all chunks of the part; None if several shards have them, or if not known."""
         return self._shard
 
     @property
@@ -184,7 +184,8 @@ class _Partition(Generic[_DocumentType]):
         """Return a cursor over the documents of the part. Sends nothing until the first document is requested.
 
         Raises:
-            ConfigurationError: in another process: its environment lacks the URI or secret; the message says which.
+            ConfigurationError: this is another process, and its environment lacks the URI or a secret, which the
+                message names.
 
         Example:
             >>> part, = client.shop.orders.partitions(1)
@@ -214,8 +215,8 @@ class _Partition(Generic[_DocumentType]):
 
         Raises:
             ColumnError: a value does not fit its column.
-            ConfigurationError: in another process: its environment lacks the URI or secret; the message says which.
-            SnapshotTooOld: the server no longer keeps the data of the parts' moment; make the parts again.
+            ConfigurationError: as for `find`.
+            SnapshotTooOld: the server no longer keeps the snapshot's data; make the parts again.
             OperationFailure, AutoReconnect: as for iterating. The part may be read again.
 
         Example:
@@ -292,7 +293,7 @@ async def partitions_flow(
 
 
 def whole(cursor: _Cursor[Any], kind: type[Any], connect: Any) -> Any:
-    """Return a query as its only part. Sends nothing."""
+    """Return the whole query as a single part. Sends nothing."""
     check_connect(connect)
     return kind._made(cursor, Plan([Range(None, None)], None), 0, connect=connect, is_ordered=False)
 

@@ -1,7 +1,7 @@
-"""Decides where the ranges of a query end: by a sample of `_id`, or by the chunk map of a sharded cluster.
+"""Divides a query into ranges, from a sample of `_id` or from the chunk map of a sharded cluster.
 
-A range is a pair of bounds of an index. Unlike a comparison in a filter, bounds span types, in BSON's order. Together
-the ranges cover every key. Knows no partition and reads no document of the query.
+A range is a pair of index bounds. Unlike a comparison in a filter, bounds span types, in BSON's order. Together the
+ranges cover every key. Knows no partition and reads no document of the query.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mangonel.bson.timestamp import Timestamp
     from mangonel.topology_description import TopologyDescription
 
-# Samples per range: of 8 ranges the largest has mostly 1.2 times the mean, seldom 1.4. Many ranges are
-# read in turns, so fewer samples suffice, and the reply stays small.
+# Samples per range: the largest of 8 ranges mostly has 1.2 times the mean size, seldom 1.4 times. Many ranges are read
+# in turns, so fewer samples per range suffice, and the reply stays small.
 _SAMPLES, _FEWEST_SAMPLES, _MOST_SAMPLES = 256, 16, 4096
 
 # The options of a query that ranges cannot honour, with the reason.
@@ -47,9 +47,9 @@ METHODS = ("auto", "sample", "chunks")
 _BY_ID = {"_id": 1}
 _MIN_KEY, _MAX_KEY = 0xFF, 0x7F  # types of BSON elements
 _FIRST_TYPE = 4  # where the type of a document's first element is
-# A standalone server, a server older than 5.0, and a moment in the future.
+# Errors of a standalone server, of a server older than 5.0, and for a moment in the future.
 _NO_SNAPSHOTS = {123, 72}
-# A field that is not known, not implemented or not part of the declared API: `collectionUUID` came with 6.0.
+# Errors for a field that is unknown, not implemented or not in the declared API: `collectionUUID` is new in 6.0.
 _NO_IDENTITY = {9, 14, 238, 323, 40415}
 _ROUTERS = frozenset(["Mongos", "LoadBalancer"])
 
@@ -69,7 +69,7 @@ class Range:
         is_last_key: bool = False,
     ) -> None:
         self.low, self.high, self.index, self.shard = low, high, index, shard
-        # The key after all others, MaxKey: an index scan with bounds ends before it.
+        # Whether the range is MaxKey, the key after all others: an index scan with bounds ends before it.
         self.is_last_key = is_last_key
 
     def narrow(self, query: dict[str, Any], *, is_ordered: bool = False) -> None:
@@ -94,8 +94,8 @@ class Plan:
     Args:
         ranges: the ranges.
         moment: the moment of all reads, or None.
-        identity: the UUID of the collection, by which the server refuses to read another one of its name. None: not
-            known, or the server cannot compare it.
+        identity: the UUID of the collection: with it the server refuses to read another collection of that name. None:
+            not known, or the server cannot compare it.
     """
 
     __slots__ = ("identity", "moment", "ranges")
@@ -114,13 +114,13 @@ def check(cursor: Any, count: Any, name: str, *, wanted: str) -> None:
 
     Args:
         cursor: the query.
-        count: how many.
+        count: how many ranges.
         name: the name of `count` in the caller's signature.
         wanted: the caller's feature, for the message.
 
     Raises:
-        ValueError: not a valid number.
-        InvalidOperation: the query has no ranges; the message says why.
+        ValueError: `count` is not a valid number.
+        InvalidOperation: the query cannot be divided; the message says why.
     """
     if type(count) is not int or count < 1:
         raise ValueError(f"expected at least 1 {name}, got {count!r}")
@@ -145,7 +145,7 @@ def check(cursor: Any, count: Any, name: str, *, wanted: str) -> None:
 
 
 def _indexed_operator(filter: Any) -> str | None:
-    """Return an operator of a filter that ranges cannot honour: with bounds, the server refuses it or ignores it."""
+    """Return a filter operator that does not work in ranges: with bounds, the server refuses or ignores it."""
     if not isinstance(filter, Mapping):
         return None
     for key, value in filter.items():
@@ -173,13 +173,13 @@ async def plan_flow(
         cursor: the query; it is not read from.
         count: how many ranges are wanted.
         by: "sample", "chunks" (the chunk map) or "auto": the chunk map where it has enough chunks.
-        is_snapshot: choose the moment that all reads share.
-        is_ordered: whether the ranges have to be in the order of `_id`, which few chunk maps are.
-        is_kept: the ranges may be read much later. So ask for the identity of the collection; and whether the last
-            key, MaxKey, exists, to leave out its range if not.
+        is_snapshot: choose a moment for all reads.
+        is_ordered: whether the ranges must be in the order of `_id`; few chunk maps are.
+        is_kept: the ranges may be read much later, so find out the identity of the collection, and whether the last
+            key, MaxKey, exists; if it does not, its range is left out.
 
     Raises:
-        InvalidOperation: a view, or a time series, which have no index on `_id`.
+        InvalidOperation: the collection is a view or a time series, which has no index on `_id`.
         SnapshotUnavailable: the deployment has no snapshots.
         ConfigurationError: `by` is "chunks", and the collection has no usable chunk map.
     """
@@ -219,7 +219,7 @@ def _between(bounds: list[RawBSONDocument]) -> list[Range]:
 
 
 async def _command_flow(cursor: _Cursor[Any], command: dict[str, Any], concern: dict[str, Any] | None) -> Any:
-    """Run a read on the collection of a query; return the reply, whose documents stay raw: ids come back unchanged."""
+    """Run a read on a query's collection; return the reply with raw documents, so that ids stay unchanged."""
     collection = cursor._collection
     if concern is not None:
         command["readConcern"] = concern
@@ -237,7 +237,7 @@ async def _command_flow(cursor: _Cursor[Any], command: dict[str, Any], concern: 
 async def _sample_flow(
     cursor: _Cursor[Any], size: int, is_snapshot: bool
 ) -> tuple[list[RawBSONDocument], Timestamp | None]:
-    """Return sorted documents `{"_id": ...}` of a sample, and the moment of a snapshot."""
+    """Return a sample as sorted documents `{"_id": ...}`, and the moment of a snapshot."""
     stages: list[Any] = [{"$sample": {"size": size}}, {"$project": _BY_ID}, {"$sort": _BY_ID}]
     command = {"aggregate": cursor._collection._name, "pipeline": stages, "cursor": {"batchSize": size + 1}}
     try:
@@ -256,7 +256,7 @@ async def _sample_flow(
         ids, open_cursor = list(found["firstBatch"]), found["id"]
         moment = found["atClusterTime"] if is_snapshot else None
     if open_cursor:
-        # Ids of kilobytes do not fit one reply, which then has the least of them.
+        # Ids of kilobytes do not fit into one reply, which then has only the smallest ones.
         collection = cursor._collection
         kill = {"killCursors": collection._name, "cursors": [open_cursor]}
         operation = collection._operation(
@@ -271,14 +271,14 @@ async def _sample_flow(
 
 
 async def _identity_flow(cursor: _Cursor[Any], *, takes_any: bool) -> Binary | None:
-    """Return the UUID of a query's collection; None if it does not exist, has none, or the user may not ask.
+    """Return the UUID of a query's collection; None if there is no collection or UUID, or the user may not read it.
 
     Args:
         cursor: the query.
         takes_any: accept collections without an index on `_id`.
 
     Raises:
-        InvalidOperation: a view or a time series.
+        InvalidOperation: the collection is a view or a time series.
     """
     collection = cursor._collection
     command = {"listCollections": 1, "filter": {"name": collection._name}, "authorizedCollections": True}
@@ -291,7 +291,7 @@ async def _identity_flow(cursor: _Cursor[Any], *, takes_any: bool) -> Binary | N
         try:
             reply = await cursor._port.arun(operation)
         except OperationFailure:
-            # A user without the action listCollections may ask for names only, or for nothing: then the reads fail.
+            # A user without the action listCollections may list only names, or nothing: then the reads fail.
             continue
         with ReplyTo("listCollections"):
             found = reply["cursor"]["firstBatch"]
@@ -306,7 +306,7 @@ async def _identity_flow(cursor: _Cursor[Any], *, takes_any: bool) -> Binary | N
 
 
 async def _compares_identity_flow(cursor: _Cursor[Any], identity: Binary | None) -> bool:
-    """Return whether a find with the UUID of its collection is refused if another one has the name."""
+    """Return whether the server refuses a find with a collection's UUID if another collection has the name."""
     if identity is None:
         return False
     command = {"find": cursor._collection._name, "collectionUUID": identity, "limit": 1, "projection": _BY_ID}
@@ -335,10 +335,10 @@ async def _has_last_key_flow(cursor: _Cursor[Any], last: Range, plan: Plan) -> b
 async def _chunks_flow(
     cursor: _Cursor[Any], count: int, *, is_required: bool, is_ordered: bool
 ) -> list[Range] | None:
-    """Return ranges made of whole chunks, or None where a sample is better.
+    """Return ranges made of whole chunks, or None if a sample is better.
 
     Raises:
-        ConfigurationError: the map is required, and there is none.
+        ConfigurationError: the map is required, and there is no usable one.
         OperationFailure: the map is required, and the user may not read it.
     """
     collection = cursor._collection
@@ -359,7 +359,7 @@ async def _chunks_flow(
     except OperationFailure:
         if is_required:
             raise
-        # A user without the right to read the database config gets a sample.
+        # For a user without the right to read the database config, a sample is used.
         return None
     if problem is not None or entry is None:
         if is_required:
@@ -381,12 +381,12 @@ async def _chunks_flow(
 
 
 def _has_routers(topology: TopologyDescription) -> bool:
-    # A router that is the only host makes a topology of type Single.
+    # The types of servers are checked, since a router as the only host makes a topology of type Single.
     return any(server.server_type_name in _ROUTERS for server in topology.server_descriptions().values())
 
 
 async def _chunk_map_flow(collection: Any) -> tuple[Any, list[Any]]:
-    """Return the entry of a collection among the sharded ones, or None, and its chunks in their order."""
+    """Return the collection's entry in `config.collections`, or None, and its chunks in their order."""
     from mangonel.read_concern import ReadConcern
 
     name = collection.full_name
@@ -397,14 +397,14 @@ async def _chunk_map_flow(collection: Any) -> tuple[Any, list[Any]]:
     if not found or found[0].get("unsplittable"):
         return None, []
     entry = found[0]
-    # Chunks belong to a UUID since 5.0, before to the name.
+    # Since 5.0 chunks refer to the collection's UUID, before to its name.
     owner = {"uuid": entry["uuid"]} if "uuid" in entry else {"ns": name}
     chunks = await config["chunks"].find({"$or": [owner, {"ns": name}]}, sort={"min": 1})._to_list_flow(None)
     return entry, chunks
 
 
 async def _has_index_flow(cursor: _Cursor[Any], key: RawBSONDocument) -> bool:
-    """Return whether bounds can use an index: one with exactly these fields and an entry for every document."""
+    """Return whether there is an index for bounds: with exactly these fields and an entry for every document."""
     if dict(key) == _BY_ID:
         return True
     collection = cursor._collection
