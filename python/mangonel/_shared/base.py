@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
     # The fields of a collection that find_one and insert_one need, in one tuple, since attribute access is slow in a
-    # class with `__getattr__`. Port, database's name, name, codec, whether reads add nothing to the command, write
+    # class with `__getattr__`: port, database's name, name, codec, whether reads add no fields to the command, write
     # concern.
     CollectionContext: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern]
 
@@ -46,9 +46,9 @@ class CommandSource(OfThisProcess, Settings):
         self.__next__()
 
     def _limited(self, timeout_ms: float | None) -> Self:
-        """Return the same object for a single call with a time limit of its own, or itself if there is none.
+        """Return a copy with this time limit for a single call, or the object itself without a limit.
 
-        Frequent operations ask for None themselves, which saves a frame.
+        Frequent operations check for None themselves, which saves a frame.
         """
         if timeout_ms is None:
             return self
@@ -57,7 +57,7 @@ class CommandSource(OfThisProcess, Settings):
         return self._on(limited(self._port, timeout_ms, is_call=True))
 
     def _limited_cursor(self, timeout_ms: float | None, timeout_mode: str | None) -> Self:
-        """Return the same object for a single call that opens a cursor."""
+        """Return a copy with this time limit for a single call that opens a cursor."""
         from mangonel._faces.limited import limited_cursor
 
         return self._on(limited_cursor(self._port, timeout_ms, timeout_mode))
@@ -118,7 +118,7 @@ class CommandSource(OfThisProcess, Settings):
                 is_in_transaction = handle.in_transaction
                 if is_in_transaction or read_preference is not None:
                     preference = preference_in(session, self._read_preference, read_preference)
-                # A transaction has one concern for all.
+                # A transaction has one read concern for all its operations.
                 has_concern = has_concern and not is_in_transaction
         if has_concern:
             command["readConcern"] = self._read_concern.document
@@ -134,7 +134,7 @@ class CommandSource(OfThisProcess, Settings):
         )
 
     def _add_read_concern(self, command: dict[str, Any], session: _ClientSession | None) -> None:
-        """Add the read concern, except in a transaction, which has its own."""
+        """Add the read concern, except in a transaction, which has its own read concern."""
         if session is not None and session._handle.in_transaction:
             return
         if self._read_concern._level is not None and "readConcern" not in command:

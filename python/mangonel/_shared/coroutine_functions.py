@@ -36,7 +36,7 @@ def coroutine_functions(cls: C) -> C:
             seen.add(name)
             if type(method) is FunctionType and _returns_coroutine(method):
                 copy = _coroutine_function(method)
-                # Errors of wrong keywords tell this name.
+                # Errors about wrong keywords show this name.
                 copy.__qualname__ = f"{cls.__name__}.{name}"
                 setattr(cls, name, copy)
     return cls

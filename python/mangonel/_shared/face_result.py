@@ -7,12 +7,12 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
     T = TypeVar("T")
-    # The value may be either for this floor's own type checks, so they assume nothing of it; a port's result fits.
+    # Here the value may be either, so type checks of this floor assume nothing; any port's result fits.
     FaceResult: TypeAlias = Any | T
 else:
 
     class FaceResult:
-        """Used in annotations only."""
+        """Used only in annotations."""
 
         def __class_getitem__(cls, item: object) -> object:
             return item

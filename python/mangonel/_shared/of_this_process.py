@@ -1,4 +1,4 @@
-"""Objects that hold connections refuse to be pickled and deep-copied, and name what to pass instead."""
+"""Makes objects that hold connections refuse pickling and deep copies, and name what to pass instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class OfThisProcess:
-    """A client, or an object that sends by one. A subclass with `__getstate__` or `__reduce__` can be pickled."""
+    """A client, or an object that sends with one. A subclass with `__getstate__` or `__reduce__` can be pickled."""
 
     __slots__ = ()
 

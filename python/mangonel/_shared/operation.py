@@ -1,7 +1,7 @@
-"""The one builder of operations: it names the core's positional arguments.
+"""Builds operations: gives names to the core's positional arguments.
 
-`find_one` and `insert_one` call the core themselves, since they are measured in microseconds; all other code builds
-operations with these names. Knows no command.
+`find_one` and `insert_one` call the core directly, to save microseconds; all other code builds operations here. Knows
+no command.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     # A user's session, a cursor's, False for no session, or None for an implicit one.
     SessionHandle: TypeAlias = _core.Session | _core.ImplicitSession | Literal[False] | None
 
-PRIMARY_MODE = 0  # of a read preference
+PRIMARY_MODE = 0  # the mode of a read preference
 
 
 def command_document(command: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
     """Return a command as a new document, from a name and `value`, or from a document.
 
     Raises:
-        ValueError: it is empty, so it has no name.
+        ValueError: `command` is empty, so it has no name.
     """
     try:
         document = {command: value} if isinstance(command, str) else dict(command)
@@ -64,7 +64,7 @@ def build_operation(
         read_preference: the read preference. None: the primary.
         session: a session, False for none, None for an implicit one.
         pinned: the connection that the cursor is pinned to.
-        is_under_way: the server sends the reply without a request.
+        is_under_way: the server sends the reply without a new request.
         answer: called with the reply; its return value is the result.
         server: the address of the only server that may receive it.
 

@@ -1,4 +1,4 @@
-"""Reads server replies: a missing field is the server's fault, and the error says so."""
+"""Reads server replies: a missing field raises ProtocolError, since it is the server's fault."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mangonel import _core
 
-# The exceptions of reading a reply in which a field is missing or has another type.
+# The exceptions raised by reading a reply in which a field is missing or has another type.
 REPLY_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 
@@ -38,7 +38,7 @@ def cursor_of(batch: _core.Batch | None) -> _core.Batch:
     """Return the cursor of a reply that must have one.
 
     Raises:
-        ProtocolError: it has none.
+        ProtocolError: the reply has no cursor.
     """
     if batch is None:
         raise ProtocolError("expected a cursor in the reply, got none")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Settings:
-    """The four settings, checked; `_codec` is the first of them in the core's form."""
+    """The four settings, checked; `_codec` is the codec options in the core's form."""
 
     _codec_options: CodecOptions[Any]
     _read_preference: _ServerMode
@@ -61,9 +61,9 @@ class Settings:
         write_concern: WriteConcern | None,
         read_concern: ReadConcern | None,
     ) -> None:
-        """Take the given settings, and the owner's for the others.
+        """Use the given settings, and the owner's for the others.
 
-        A stand-in for a client, as tests and in-memory databases have, is known by its public attributes only.
+        A stand-in for a client, as in tests and in-memory databases, has only the public attributes.
         """
         if not isinstance(owner, Settings):
             self._take_settings(
@@ -87,7 +87,7 @@ class Settings:
         write_concern: WriteConcern | None,
         read_concern: ReadConcern | None,
     ) -> bool:
-        """Take the given settings, and keep the others; return whether one changed."""
+        """Set the given settings, and keep the others; return whether one changed."""
         is_changed = False
         if codec_options and codec_options is not self._codec_options:
             expect_instance("codec_options", codec_options, CodecOptions)
@@ -130,10 +130,10 @@ class Settings:
 
 
 def port_of(owner: Any, name: str) -> Any:
-    """Return the port of a client or database; a stand-in, such as an in-memory client, has one that sends nothing.
+    """Return the port of a client or database; for a stand-in, such as an in-memory client, one that sends nothing.
 
     Raises:
-        TypeError: `owner` is neither.
+        TypeError: `owner` is neither a client or database nor a stand-in for one.
     """
     if isinstance(owner, Settings):
         return owner._port  # type: ignore[attr-defined]  # of clients and databases
@@ -153,7 +153,7 @@ def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | N
     """Return the session of a call: the given one, or the bound one, or None.
 
     Raises:
-        ValueError, InvalidOperation: not a session, or one of another client, or an ended one. Nothing was sent.
+        ValueError, InvalidOperation: the session is of another type or client, or has ended. Nothing was sent.
     """
     if session is None:
         if not BOUND:
@@ -191,7 +191,7 @@ def session_handle(session: _ClientSession | None) -> _core.Session | None:
 
 
 def concern_in(session: _ClientSession | None, own: WriteConcern) -> WriteConcern:
-    """Return the write concern of a write in `session`: none in a transaction, whose commit has it.
+    """Return the write concern of a write in `session`: none in a transaction, since its commit has the concern.
 
     Raises:
         ConfigurationError: the write would be unacknowledged. Nothing was sent.
@@ -213,7 +213,7 @@ def check_reply(
     """Raise the error of a failed reply, unless the caller allows it.
 
     The core does the same for replies that it reads: after a "not primary" error in a transaction, the transaction may
-    be run again.
+    run again.
     """
     if reply.get("ok") or is_allowable(reply, allowable_errors):
         return
@@ -226,7 +226,7 @@ def check_reply(
 def preference_in(
     session: _ClientSession | None, own: _ServerMode, asked: _ServerMode | None = None
 ) -> _ServerMode:
-    """Return the read preference of a read in `session`: a transaction has one for all reads.
+    """Return the read preference of a read in `session`: a transaction has one preference for all reads.
 
     Args:
         own: the preference of the collection or database.
@@ -234,7 +234,7 @@ def preference_in(
 
     Raises:
         TypeError: the call's own value is not a read preference.
-        InvalidOperation: another preference than primary in a transaction. Nothing was sent.
+        InvalidOperation: in a transaction, the preference is not primary. Nothing was sent.
     """
     if asked is not None and not isinstance(asked, _ServerMode):
         raise TypeError(f"{asked!r} is not a read preference; use one of ReadPreference")

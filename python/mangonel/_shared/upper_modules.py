@@ -1,6 +1,7 @@
 """Modules of higher floors, for the few methods here that return their objects.
 
-`mangonel._rooms` registers a function that imports each, so that the import contracts see it. Knows none of them.
+For each, `mangonel._rooms` registers a function that imports it, so that the import contracts see the import. Knows
+none of these modules.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _loaders: dict[str, Callable[[], ModuleType]] = {}
 
 
 def register(name: str, load: Callable[[], ModuleType]) -> None:
-    """Make `upper_module(name)` return the module that a function imports."""
+    """Make `upper_module(name)` return the module that `load` imports."""
     _loaders[name] = load
 
 
@@ -22,6 +23,6 @@ def upper_module(name: str) -> ModuleType:
     """Import a module that was registered.
 
     Raises:
-        KeyError: it was not.
+        KeyError: the module was not registered.
     """
     return _loaders[name]()

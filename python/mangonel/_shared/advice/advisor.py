@@ -1,6 +1,6 @@
-"""Listens to a client's commands and warns of those that will be slow: once for each shape and line of the program.
+"""Listens to a client's commands and warns of slow ones: once for each shape and line of the program.
 
-The server explains each new shape when the client has been idle for a moment, over a connection of the advisor's own.
+The server explains each new shape when the client has been idle for a moment, over the advisor's own connection.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 UNBOUNDED = 1_000
 """A list of more documents than this, without a limit, is worth advice."""
 LOOP = 10
-"""So many finds of one shape from one line are a loop."""
+"""This many finds of one shape from one line are a loop."""
 FETCHES = 3
-"""So many fetches of one reference from one line are a loop."""
-# The pause that ends a loop, and the one that is an idle moment.
+"""This many fetches of one reference from one line are a loop."""
+# Seconds: a pause that ends a loop, and a pause that counts as idle.
 _PAUSE_S = 0.1
 _IDLE_S = 0.05
-# How many shapes, lines and cursors are remembered, so that a program with ever new ones cannot fill the memory.
+# How many shapes, lines and cursors are remembered, so that a program that always makes new ones cannot fill memory.
 _MOST = 10_000
 
 
@@ -48,7 +48,7 @@ class _Sent:
         self.shape = shape
         self.has_limit = has_limit
         self.count = 0
-        # The id of the cursor while it is open, else 0.
+        # The id of the cursor while it is open, otherwise 0.
         self.cursor = 0
 
 
@@ -68,7 +68,7 @@ class Advisor(CommandListener):
         self._said: set[tuple[str, str, tuple[str, int]]] = set()
         self._running: dict[int, _Sent] = {}
         self._cursors: dict[int, _Sent] = {}
-        # By thread, task, line and fetched thing: the time of the last fetch, and how often in a row it happened.
+        # (thread, task, line, fetched thing) -> the time of the last fetch, and the number of fetches in a row.
         self._loops: dict[Any, tuple[float, int]] = {}
         self._hushed: set[tuple[str, int]] = set()
         self._explained: set[tuple[str, tuple[str, int]]] = set()
@@ -81,7 +81,7 @@ class Advisor(CommandListener):
     # Called by the client.
 
     def started(self, event: Any) -> None:
-        """Look at a command that is sent."""
+        """Examine a command that is about to be sent."""
         name = event.command_name
         if name == "getMore":
             sent = self._cursors.get(event.command["getMore"])
@@ -114,7 +114,7 @@ class Advisor(CommandListener):
             self._schedule()
 
     def succeeded(self, event: Any) -> None:
-        """Look at the reply of a command."""
+        """Examine the reply to a command."""
         sent = self._running.pop(event.request_id, None)
         if sent is None:
             return
@@ -144,7 +144,7 @@ class Advisor(CommandListener):
             self._cursors.pop(sent.cursor, None)
 
     def abandoned(self, id: int) -> None:
-        """Note that a cursor's object was dropped while the server kept the cursor. Safe in a finalizer."""
+        """Record that a cursor object was dropped while the server kept the cursor. Safe in a finalizer."""
         self._abandoned.append(id)
 
     # Advice.
@@ -154,7 +154,7 @@ class Advisor(CommandListener):
 
         Args:
             kind: the kind of problem.
-            shape: the command's shape, or another text that tells findings on one line apart.
+            shape: the command's shape, or another text that distinguishes findings on one line.
             place: the line of the program.
             text: the advice.
         """
@@ -170,8 +170,8 @@ class Advisor(CommandListener):
         """Record a fetch that a line made for one document; several in a row are a loop.
 
         Args:
-            what: what was fetched.
-            text: the advice, for a loop.
+            what: the name of the fetched thing.
+            text: the advice in case of a loop.
         """
         place = place_of_program()
         if place is not None and self._count_of(place, what) == FETCHES:
@@ -191,7 +191,7 @@ class Advisor(CommandListener):
         self._look_at_abandoned()
 
     def retire(self) -> None:
-        """Explain nothing more: the client is closed, or belongs to the parent of this process."""
+        """Stop explaining: the client is closed, or belongs to the parent of this process."""
         self._background.retire()
         self._waiting.clear()
 
@@ -244,7 +244,7 @@ class Advisor(CommandListener):
                 self._explain_one(database, name, command, place)
                 self._waiting.popleft()
         except IndexError:
-            # It was retired meanwhile.
+            # The advisor was retired meanwhile.
             pass
         self._is_explaining = False
         return []

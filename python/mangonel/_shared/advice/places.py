@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The driver's own folder, and those whose frames are no line of the program.
+# The driver's own folder: its frames are not lines of the program.
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LOOPS = tuple(f"{os.sep}{name}{os.sep}" for name in ("asyncio", "uvloop", "concurrent"))
-# Methods that return everything a cursor has.
+# Methods that return all documents of a cursor.
 _LOADING = frozenset(("to_list", "_to_list_flow", "all", "_all_flow", "_dicts_flow"))
 
 
@@ -25,7 +25,7 @@ class Place:
     Attributes:
         file: name of the source file.
         line: number of the line.
-        loads_all: whether it asked for a list of everything.
+        loads_all: whether the line requested a list of all documents.
     """
 
     __slots__ = ("_globals", "file", "line", "loads_all")

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 FEW = 10
-"""A collection scan or a sort of fewer documents than this is not worth advice."""
+"""A collection scan or a sort of fewer documents than this gives no advice."""
 MANY = 100
-"""So many documents must be examined before their number is compared with those returned."""
+"""Only if at least this many documents were examined, their number is compared with those returned."""
 TIMES = 10
-"""How many documents may be examined for each that is returned."""
+"""How many documents may be examined for each returned one."""
 
 
 def findings(name: str, command: Mapping[str, Any], explained: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the advice that an explanation gives: for each point its kind and a text.
+    """Return the advice for an explanation: pairs of a kind and a text.
 
     Args:
         name: the command's name.
@@ -82,7 +82,7 @@ def _counts(plan: Any) -> tuple[int, int]:
         stats = plan.get("executionStats")
         if isinstance(stats, Mapping) and "totalDocsExamined" in stats:
             examined, returned = int(stats["totalDocsExamined"]), int(stats.get("nReturned", 0))
-            # Updates and deletes return nothing: the documents that they found count.
+            # Updates and deletes return nothing, so the documents that they changed count instead.
             return examined, max(returned, _changed(stats))
         parts: Any = plan.values()
     else:

@@ -1,4 +1,4 @@
-"""Tells commands apart by their shape: the names in a query, without its values. Sends nothing."""
+"""Distinguishes commands by their shape: the names in a query, without its values. Sends nothing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def shape_of(value: Any) -> str:
 
 
 def explainable(name: str, command: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the part of a command that the server can explain, or None if it has no plan to look at.
+    """Return the part of a command that the server can explain, or None if the command has no plan to examine.
 
     Args:
         name: the command's name.
@@ -101,7 +101,7 @@ def query_of(name: str, command: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sort_of(name: str, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the order that a command asks for; of a pipeline, that of a sort directly behind its conditions."""
+    """Return the sort order of a command; for a pipeline, that of a `$sort` directly after its conditions."""
     if name == "aggregate":
         for stage in command.get("pipeline") or ():
             if "$sort" in stage:
@@ -113,7 +113,7 @@ def sort_of(name: str, command: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def index_for(query: Mapping[str, Any], sort: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Return the keys of an index that would serve a query: equal fields, then the order, then ranges.
+    """Return the keys of an index that would serve a query: fields with equality, then the sort order, then ranges.
 
     Args:
         query: the conditions.

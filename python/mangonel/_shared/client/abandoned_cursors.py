@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
 
-# A cancelled command may still be on its way to the server when its connection is closed; killing its session before it
-# arrives would kill nothing.
+# A cancelled command may still be on its way to the server when its connection is closed; if its session is killed
+# before the command arrives, nothing is killed.
 _SWEEP_S = 2.0
 
-# How many cursors one command kills. Cursors abandoned while it runs are killed together by the next.
+# How many cursors one command kills. The next command kills the cursors abandoned while it runs.
 _MOST_AT_ONCE = 1_000
 
 
@@ -30,31 +30,31 @@ class AbandonedCursors:
         self._background = Background(core)
         # Server, database, collection and id of each cursor.
         self._cursors: deque[tuple[str, str, str, int]] = deque()
-        # The same and a link, of those that only the service at the end of that connection knows.
+        # The same with a link, for cursors that only the service at the end of that connection knows.
         self._bound: deque[tuple[str, str, str, int, int]] = deque()
         self._is_scheduled = False
-        # Hears of cursors that were dropped without being closed, while developing.
+        # During development, called with the id of each cursor that was dropped without being closed.
         self.heard: Callable[[int], None] | None = None
 
     def abandon_cursor(self, server: str, database: str, collection: str, id: int) -> None:
-        """Note that the object of the cursor `id` on `server` was dropped. Safe in a finalizer."""
+        """Record that the object of the cursor `id` on `server` was dropped. Safe in a finalizer."""
         self._cursors.append((server, database, collection, id))
         if not self._is_scheduled:
             self._is_scheduled = True
             try:
                 self._background.run_later(self._kill)
             except BaseException:
-                # A signal's handler raised. The core calls again, and then it must be scheduled.
+                # A signal handler raised. The core calls again, and that call must schedule the run.
                 self._is_scheduled = False
                 raise
 
     def abandon_bound_cursor(self, server: str, database: str, collection: str, id: int, link: int) -> None:
-        """Note that the object of a cursor was dropped that is bound to a connection. Safe in a finalizer."""
+        """Record that the object of a cursor that is bound to a connection was dropped. Safe in a finalizer."""
         self._bound.append((server, database, collection, id, link))
         self._background.run_later(self._end_bound)
 
     def _end_bound(self) -> list[_core.Operation]:
-        """End the cursors that are bound to connections, through the ports of these; return no operation."""
+        """End the cursors that are bound to connections, through the connections' ports; return no operation."""
         core = self._background.core
         for link, operation in self._take_bound():
             opener, shard = core.opener_of(link) or (None, 0)
@@ -70,12 +70,12 @@ class AbandonedCursors:
             try:
                 server, database, collection, id, link = self._bound.popleft()
             except IndexError:
-                # Another thread is closing the client and was faster.
+                # Another thread is closing the client and took the entry first.
                 return
             yield link, _kill_cursors((server, database, collection), [id], link)
 
     def _kill(self) -> list[_core.Operation]:
-        """Return the commands that kill the cursors noted so far: one for each namespace of each server."""
+        """Return the commands that kill the recorded cursors: one for each namespace of each server."""
         # In this order: a cursor added by a finalizer from here on is either taken now or schedules a new run.
         self._is_scheduled = False
         together: dict[tuple[str, str, str], list[int]] = {}
@@ -84,7 +84,7 @@ class AbandonedCursors:
             try:
                 server, database, collection, id = self._cursors.popleft()
             except IndexError:
-                # Another thread is closing the client and was faster.
+                # Another thread is closing the client and took the entry first.
                 break
             place = (server, database, collection)
             ids = together.setdefault(place, [])
@@ -97,10 +97,10 @@ class AbandonedCursors:
     def sweepers(
         self,
     ) -> tuple[Callable[[str, bytes], None], Callable[[str, str, int, int | None], None]]:
-        """Return functions for the core to call when no object has taken over a cursor that a command opened.
+        """Return functions for the core to call when a command opened a cursor that no object owns.
 
         The first is for a command that was cancelled before its reply: the cursor's id is unknown, but its session is
-        known and not shared. The second is for a reply that was lost: server, namespace and id are known.
+        known and not shared. The second is for a lost reply: server, namespace and id are known.
         """
         # The core keeps the functions; a strong reference back would keep both for ever.
         to_self, to_background = ref(self), ref(self._background)
@@ -144,7 +144,7 @@ class AbandonedCursors:
         return bound + [operation for make in self._background.take_notes() for operation in make()]
 
     def retire(self) -> None:
-        """Accept no more notes: in a forked child, they concern the parent's cursors."""
+        """Record no more cursors: in a forked child, they are the parent's."""
         self._background.retire()
 
 

@@ -115,7 +115,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            TypeError: neither a name nor a database.
+            TypeError: `name_or_database` is neither a name nor a database.
             OperationFailure: the server refused; see `code` and `details`.
             WriteConcernError: dropped, but the write concern was not satisfied.
             AutoReconnect: the connection broke. Whether the database is gone is not known.
@@ -164,7 +164,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             driver_info: name, version and platform of the library; adding the same again changes nothing.
 
         Raises:
-            TypeError: not a DriverInfo.
+            TypeError: `driver_info` is not a DriverInfo.
 
         Example:
             >>> client.append_metadata(DriverInfo("my-library", "1.2"))
@@ -190,7 +190,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             await self._port.arun(selection)
             hello = self._core.hello()
         if hello is None:
-            # Behind a load balancer, only a connection has one.
+            # Behind a load balancer, only opening a connection brings a hello reply.
             await self._administer_flow({"ping": 1}, codec=PLAIN, takes_write_concern=False)
             hello = self._core.hello()
         return hello or {}
@@ -204,7 +204,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             await self._hello_flow()
 
     def _members(self, *types: str) -> list[Address]:
-        """Return the known servers of one of these types, given by the specification's names."""
+        """Return the known servers of these types, in the specification's names."""
         return [address_of(server) for server, kind in self._core.servers() if kind in types]
 
     async def _address_flow(self) -> Address:

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
 
 PLAIN = _core.Codec(DEFAULT_CODEC_OPTIONS)
-"""For replies that the driver itself reads, also if the user decodes documents into other classes."""
+"""For replies that the driver itself reads, even if the user decodes documents into other classes."""
 
 NAMESPACE_NOT_FOUND = 26
 MISSING_IS_FINE: Container[str | int] = ("ns not found", NAMESPACE_NOT_FOUND)
-"""What the server says when that which is to be removed is not there."""
+"""The server's errors for removing something that does not exist."""
 
 
 class AdministeredSource(CommandSource):
@@ -70,7 +70,7 @@ class AdministeredSource(CommandSource):
         )
         reply: dict[str, Any] | None = await self._port.arun(operation)
         if reply is None:
-            # The write concern asks for no confirmation.
+            # The write concern requests no confirmation.
             return {"ok": 1}
         # Checked first: the reply to an unconfirmed dropDatabase has both errors.
         error = write_concern_error(reply)

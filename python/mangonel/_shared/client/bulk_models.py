@@ -15,8 +15,8 @@ def as_write(model: Any) -> tuple[dict[str, Any], str]:
     The first key is the kind of the write; its value, the number of the namespace, is filled in later.
 
     Raises:
-        TypeError, ValueError: not a model, or its document is wrong.
-        InvalidOperation: it has no namespace.
+        TypeError, ValueError: `model` is not a model, or its document is wrong.
+        InvalidOperation: `model` has no namespace.
     """
     if not isinstance(model, _WriteModel):
         raise TypeError(f"{model!r} is not a valid request: expected a write such as InsertOne")

@@ -95,7 +95,7 @@ class ClientBulkRunner:
         """Add one write; raise if it cannot be sent."""
         write, namespace = as_write(model)
         if write.get("multi"):
-            # Repeating it would change or delete other documents than the first time.
+            # A repeated multi-document write would change or delete documents that the first attempt did not.
             self._is_retryable = False
         self._writes.append(write)
         self._namespaces.append(namespace)
@@ -175,7 +175,7 @@ class ClientBulkRunner:
                 )
 
     async def _take_reply_flow(self, operation: _core.Operation, offset: int, count: int) -> None:
-        """Run one command and merge its reply; raise if nothing may follow."""
+        """Run one command and merge its reply; raise if no command may follow."""
         try:
             reply, batch = await self._port.arun(operation)
         except PyMongoError as error:
@@ -209,7 +209,7 @@ class ClientBulkRunner:
             self._raise()
 
     def _take_concern_error(self, reply: dict[str, Any]) -> bool:
-        """Record a write concern error; return whether nothing may follow it."""
+        """Record a write concern error; return whether no command may follow it."""
         concern_error = reply.get("writeConcernError")
         if not concern_error:
             return False

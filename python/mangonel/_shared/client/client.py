@@ -1,4 +1,4 @@
-"""The client: options parsed, the core made, a port chosen; databases are views on it.
+"""The client: parses the options, makes the core and chooses a port; databases are views on it.
 
 Spec: mongodb-handshake, connection-monitoring-and-pooling, server-discovery-and-monitoring (one server).
 """
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
-# Services with MongoDB's protocol but other behaviour, by suffix of their hosts' names.
+# Suffixes of the host names of services that speak MongoDB's protocol but behave differently.
 _OTHERS = (".cosmos.azure.com", ".docdb.amazonaws.com", ".docdb-elastic.amazonaws.com")
 
-# How many seconds closing a client may spend on cleaning up at the server.
+# How many seconds closing a client may spend on cleaning up on the server.
 _TIDY_UP_SECONDS = 1.0
 
 
@@ -95,9 +95,9 @@ class _MongoClient(
     _session_class: type[Any]
     # False once the server has refused a `$unionWith`.
     _knows_unions = True
-    # Chunks that the next file of GridFS is asked for with its document, if more than the least.
+    # How many chunks to request with the document of the next GridFS file, if more than the least number.
     _first_chunks = 0
-    # Of its databases, made when the first is asked for.
+    # The common fields of its databases, made for the first one.
     _databases: _core.ChildTemplate | None = None
 
     def __init__(
@@ -127,12 +127,12 @@ class _MongoClient(
         except Exception as error:
             if not has_secret(self.HOST if host is None else host, kwargs):
                 raise
-            # Some tools show the locals of a traceback, and these hold a password.
+            # Some tools show the locals in a traceback, and these hold a password.
             host, kwargs = None, {}
             without_frames(error)
             raise
         self._options = options
-        # Names of GridFS buckets whose indexes were there when a file was stored last.
+        # Names of GridFS buckets whose indexes existed when a file was last stored.
         self._indexed_buckets: set[str] = set()
         _tell_others(options)
         self._take_settings(
@@ -143,7 +143,7 @@ class _MongoClient(
         try:
             self._core = _core.Core(options.core_options(), os.urandom(16), listeners)
         except UnicodeEncodeError:
-            # It holds the whole text, which may be a password.
+            # The error holds the whole text, which may be a password.
             host, kwargs, is_encodable = None, {}, False
         else:
             is_encodable = True
@@ -272,7 +272,7 @@ class _MongoClient(
 
         Args:
             causal_consistency: reads see the session's earlier writes and reads. None: True unless `snapshot`.
-            default_transaction_options: defaults of the session's transactions.
+            default_transaction_options: defaults for the session's transactions.
             snapshot: all reads see the data of one moment; needs MongoDB 5.0.
             default_timeout_ms: milliseconds for each commit, each abort and each `with_transaction`; 0: no limit. None:
                 the client's `timeoutMS`.
@@ -335,7 +335,7 @@ class _MongoClient(
         A database of this name is `client["metrics"]`, and `client.metrics` as long as it is not called.
 
         Raises:
-            ConfigurationError: the client does not count, because `metrics=True` was not given.
+            ConfigurationError: the client does not count, because it was made without `metrics=True`.
 
         Example:
             >>> client = MongoClient(metrics=True)
@@ -367,7 +367,7 @@ class _MongoClient(
         try:
             ids = self._core.drain_sessions()
             left = self._abandoned_cursors.left_to_do()
-            # An unreachable server must not keep its clients from closing.
+            # An unreachable server must not delay the close.
             if self._port.has_idle_link():
                 await self._tidy_up_flow(left, ids)
         except Exception:
@@ -381,7 +381,7 @@ class _MongoClient(
 
     async def _tidy_up_flow(self, left: list[_core.Operation], ids: list[bytes]) -> None:
         """Kill the cursors of dropped objects and end the sessions, within a second."""
-        # The server does not depend on this, so nothing may wait long for a deployment that is gone.
+        # The server cleans up by itself too, so this must not wait long for an unreachable deployment.
         with timeout(_TIDY_UP_SECONDS):
             for operation in [*left, self._end_sessions(ids)] if ids else left:
                 await self._port.arun(operation)
@@ -418,10 +418,10 @@ class _MongoClient(
 
 
 class _LateHosts:
-    """Finds the hosts in DNS before the first operation of a client. Blocks; called off the loop."""
+    """Looks up the hosts in DNS before the first operation of a client. Blocks; called off the loop."""
 
     def __init__(self, client: _MongoClient[Any], options: ClientOptions) -> None:
-        # A coroutine may outlive its client, and needs the hosts all the same.
+        # A coroutine may outlive its client, and still needs the hosts.
         self._client = ref(client)
         self._core = client._core
         self._options = options

@@ -42,8 +42,8 @@ def check_database_name(name: Any) -> None:
     """Raise unless `name` is a valid database name.
 
     Raises:
-        TypeError: not a string.
-        InvalidName: the name is empty, or contains a forbidden character.
+        TypeError: `name` is not a string.
+        InvalidName: `name` is empty, or contains a forbidden character.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be an instance of str, not {type(name)}")
@@ -67,7 +67,7 @@ def template_of(client: Any) -> ChildTemplate:
         "_read_preference": client._read_preference,
         "_write_concern": client._write_concern,
         "_read_concern": client._read_concern,
-        # Without the client, which keeps this.
+        # Not set here: the client holds this template, so a reference back would be a cycle.
         "_client": None,
         "_database_name": "",
         "_collections": collection.template_of(client, client._database_class._collection_class),
@@ -89,7 +89,7 @@ class _Database(
     """
 
     _instead = "pass its name, and take it from a client there"
-    # The face's own class, which `with_options` returns: a subclass may be made of other arguments.
+    # The face's own class, which `with_options` returns: the constructor of a subclass may have other arguments.
     _plain_class: type[Any]
     _collection_class: type[Any]
     _command_cursor_class: type[Any]
@@ -103,14 +103,14 @@ class _Database(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> None:
-        # Programs ask for the same names again and again.
+        # Programs use the same names again and again, so each is checked once.
         if type(name) is not str or name not in known_names:
             check_database_name(name)
         self._port = client._port if isinstance(client, Settings) else port_of(client, "MongoClient")
         self._derive_settings(client, codec_options, read_preference, write_concern, read_concern)
         self._client = client
         self._database_name = name
-        # Of its collections, made when the first is asked for.
+        # The common fields of its collections, made for the first one.
         self._collections: ChildTemplate | None = None
 
     @property
@@ -139,7 +139,7 @@ class _Database(
 
         Args:
             codec_options: how to decode and encode documents.
-            read_preference: which servers reads may go to.
+            read_preference: which servers may serve reads.
             write_concern: how many members confirm a write.
             read_concern: which data a read may return.
             timeout_ms: milliseconds for each operation on the database and its collections; see
@@ -314,10 +314,10 @@ class _Database(
                 raise
             refused = without_values(error)
         if is_secret:
-            # Some tools show the locals of a traceback, and these hold a password.
+            # Some tools show the locals in a traceback, and these hold a password.
             command, value, asked, kwargs = "", None, None, {}
         if refused is not None:
-            # Raised outside of the handler, so that it has no other error as its context.
+            # Raised outside the handler, so that it has no other error as its context.
             raise refused
         if is_plain or not (check or raises_concern):
             return self._port.run(operation)

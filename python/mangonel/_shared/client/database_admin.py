@@ -62,25 +62,25 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_Collection[_DocumentType]]:
-        """Create a collection or a view and return it. Only needed for options, since a first write creates one too.
+        """Create a collection or a view and return it. Only needed for options: a first write creates a collection too.
 
         Args:
             name: the collection's name.
             codec_options, read_preference, write_concern, read_concern: override the database's.
             session: run in this session; it must come from the same client.
-            check_exists: first ask whether a collection of that name exists.
+            check_exists: first check whether a collection with that name exists.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: options of the collection: `capped`, `size` (bytes) and `max`; `timeseries` with
                 `expireAfterSeconds`; `clusteredIndex`; `validator`, `validationLevel` and `validationAction`;
                 `viewOn` and `pipeline`; `collation`; `indexOptionDefaults`; `changeStreamPreAndPostImages`;
-                `encryptedFields` of Queryable Encryption, else those of the client's `encrypted_fields_map`.
+                `encryptedFields` of Queryable Encryption, by default those in the client's `encrypted_fields_map`.
 
         Raises:
             CollectionInvalid: the collection exists already. Nothing was created.
-            ConfigurationError: encrypted fields, and a server older than MongoDB 7.0. Nothing was sent.
+            ConfigurationError: there are encrypted fields, and the server is older than MongoDB 7.0. Nothing was sent.
             InvalidName: the server would refuse the name. Nothing was sent.
             OperationFailure: the server refused the options, or has such a collection with other options.
-            AutoReconnect: the connection broke. Whether it was made is not known.
+            AutoReconnect: the connection broke. Whether the collection was created is not known.
 
         Example:
             >>> client.shop.create_collection("log", capped=True, size=1_048_576).name
@@ -93,7 +93,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         )
         if kwargs.get("collation") is not None and not collection._write_concern._acknowledged:
             raise ConfigurationError("Collation is unsupported for unacknowledged writes.")
-        # The new collection itself has the database's limit.
+        # Only the call has this limit; the returned collection keeps the database's.
         port = self._limited(timeout_ms)._port
         return port.flow(self._create_collection_flow(collection, session, check_exists, kwargs))
 
@@ -135,7 +135,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            TypeError: neither a name nor a collection.
+            TypeError: `name_or_collection` is neither a name nor a collection.
             OperationFailure: the server refused; see `code` and `details`.
             WriteConcernError: dropped, but the write concern was not satisfied.
             AutoReconnect: the connection broke. Whether the collection is gone is not known.
@@ -336,7 +336,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         *,
         timeout_ms: float | None = None,
     ) -> FaceResult[dict[str, Any]]:
-        """Let the server check a collection's documents and indexes; return its report.
+        """Make the server check a collection's documents and indexes; return its report.
 
         Args:
             name_or_collection: the collection or its name.
@@ -348,7 +348,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            TypeError: neither a name nor a collection.
+            TypeError: `name_or_collection` is neither a name nor a collection.
             CollectionInvalid: the server found damage.
             OperationFailure: the collection does not exist, or the server refused for another reason.
 
@@ -396,8 +396,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             **kwargs: as for `Collection.find`.
 
         Raises:
-            TypeError: not a DBRef.
-            ValueError: it points to another database.
+            TypeError: `dbref` is not a DBRef.
+            ValueError: `dbref` points to another database.
             AutoReconnect, OperationFailure: as for `Collection.find_one`.
 
         Example:

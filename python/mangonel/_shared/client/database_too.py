@@ -1,4 +1,4 @@
-"""A method of the client whose name a program may have given to a database. Knows neither class."""
+"""A client method whose name may also be the name of a database. Knows neither class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class _DatabaseToo:
-    """`client.name` is the database of that name, as in PyMongo; calling it calls the method."""
+    """`client.name` is the database with that name, as in PyMongo; calling it calls the method."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.method = method
@@ -24,14 +24,14 @@ class _DatabaseToo:
 if TYPE_CHECKING:
 
     def database_too(method: _Method) -> _Method:
-        """Return the method as it is."""
+        """Return the method unchanged."""
         return method
 else:
     database_too = _DatabaseToo
 
 
 def method_of(client: Any, name: str) -> Callable[..., Any] | None:
-    """Return the client's method that shares its name with a database, to be called with the client; None for none."""
+    """Return the unbound method of the client that shares its name with a database, or None if there is none."""
     for each in type(client).__mro__:
         found = each.__dict__.get(name)
         if type(found) is _DatabaseToo:

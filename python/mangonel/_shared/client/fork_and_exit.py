@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     _clients: dict[int, ref[Any]]
 
-# By identity: clients of the same deployment are equal, and a set would keep only the first.
+# Keyed by identity: clients of the same deployment are equal, and a set would keep only the first.
 _clients = {}
 _is_registered = False
 
 
 def prepare() -> None:
-    """Have forks and the end handled, before anything else that follows a client registers for them."""
+    """Register for forks and the exit, before other code that depends on clients does."""
     global _is_registered
     if not _is_registered:
         import atexit
@@ -57,5 +57,5 @@ def _start_over() -> None:
 
 
 def living() -> list[Any]:
-    """Return the clients of this process that were not dropped."""
+    """Return the clients of this process that still exist."""
     return [client for known in list(_clients.values()) if (client := known()) is not None]

@@ -36,7 +36,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
     _name: str
 
     def _create(self, options: dict[str, Any], session: _ClientSession | None) -> None:
-        """Create the collection from its constructor; only the blocking face can wait there.
+        """Create the collection for its constructor; only the blocking face can wait there.
 
         Raises:
             ValueError: on the asyncio face.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _IndexKeyHint, _Pipeline
 
-# Fields of the command that no option may be.
+# Fields of the command that must not be passed as options.
 _NO_OPTIONS = ("explain", "aggregate", "pipeline")
 
 
@@ -66,7 +66,7 @@ class AggregatingSource(CommandSource):
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
     ) -> FaceResult[Any]:
-        """Open a cursor; `options` are other fields of the command, or these two."""
+        """Open a cursor; `options` are `batchSize`, `maxAwaitTimeMS` and other fields of the command."""
         explicit: _ClientSession | None = None
         if session is not None or BOUND:
             explicit = session_of(self._port, session)
@@ -86,7 +86,7 @@ class AggregatingSource(CommandSource):
                     f"expected each stage of pipeline as a document, got {type(last).__name__}"
                 ) from None
             if is_write and self._port.limit is not None:
-                # Only a LimitedPort has a limit.
+                # A port with a limit is always a LimitedPort.
                 self._port.refuse_iteration()  # type: ignore[attr-defined]
         command: dict[str, Any] = {"aggregate": target, "pipeline": pipeline, "cursor": {}}
         if let is not None:
@@ -115,7 +115,7 @@ class AggregatingSource(CommandSource):
         if explicit is not None:
             preference = preference_in(explicit, preference)
             handle = explicit._handle
-            # A transaction has one for all.
+            # A transaction has one read concern for all its operations.
             has_read_concern = has_read_concern and not handle.in_transaction
         if has_read_concern:
             command["readConcern"] = self._read_concern.document
@@ -127,7 +127,7 @@ class AggregatingSource(CommandSource):
             is_acknowledged = concern._acknowledged
         codec = self._codec
 
-        # Defaults, since each variable of an outer function would be an object more.
+        # Passed as defaults, since each captured variable would cost one more object.
         def opened(
             batch: _core.Batch | None,
             must_open: bool = is_acknowledged,
@@ -285,7 +285,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
     def _count_by_command(
         self, filter: Mapping[str, Any], session: _ClientSession | None = None, **kwargs: Any
     ) -> FaceResult[int]:
-        """Return how many documents match, with the count command, which accepts filters that no aggregation does."""
+        """Return how many documents match, with the count command, which accepts filters that aggregations refuse."""
         _refine(kwargs)
         command = {"count": self._name, "query": filter, **kwargs}
         return self._port.run(self._read_operation(command, READ_APPLY, session=session, answer=_counted))
@@ -301,7 +301,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             **kwargs: `maxTimeMS`, or other fields of the count command.
 
         Raises:
-            ConfigurationError: a session was given, which the metadata cannot honour.
+            ConfigurationError: a session was passed; reading the metadata does not support one.
             AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
@@ -376,7 +376,7 @@ def _refuse(options: dict[str, Any]) -> NoReturn:
 
 
 def _counted(found: Any) -> int:
-    # Without a match there is no group.
+    # Without matching documents `$group` returns nothing.
     if found is None:
         return 0
     try:

@@ -1,6 +1,6 @@
-"""Inserts the rows of tables: `_core` converts Arrow columns to BSON, sent as `insert_many` sends documents.
+"""Inserts the rows of tables: `_core` converts Arrow columns to BSON, which is sent as by `insert_many`.
 
-`mangonel.arrow`, on a higher floor and imported by name, converts other libraries' objects to ones with Arrow's
+`mangonel.arrow`, on a higher floor and imported by name, converts other libraries' objects to objects with Arrow's
 interface.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 MARKERS = "mangonel_once"
-"""The collection with a document for each table that was stored with `once`."""
+"""The collection that has a document for each table stored with `once`."""
 
 _DUPLICATE_KEY = 11000
 
@@ -53,30 +53,30 @@ class CollectionArrow(WritingSource):
 
         Args:
             table: an object with Arrow's interface (pyarrow, Polars, DuckDB, `to_arrow`), or a stream of any length.
-                With pyarrow installed also a pandas DataFrame, whose index is not stored, a structured NumPy array, or
-                a dict of arrays.
+                If pyarrow is installed, also a pandas DataFrame, whose index is not stored, a structured NumPy array,
+                or a dict of arrays.
             ordered: stop at the first row that fails. False: try all of them.
             exclude_none: leave out fields that are null.
             key: a column, or several, whose values identify a document: a row replaces the document with the same
                 values, or is inserted if there is none. So storing a table twice stores it once. Rows become Python
                 objects. A key other than `_id` should have a unique index.
-            once: a name of this table among all that are stored. Its rows and a document of this name, in the
-                collection `mangonel_once` of the database, are stored in one transaction; a later call with the same
-                name stores nothing and returns counts of 0. For steps that are run again without knowing whether they
-                ended. Needs a replica set or sharded cluster; the table must be stored within the server's limit for
-                transactions, 60 seconds by default.
+            once: a unique name for this table. One transaction stores its rows and a document with this name in the
+                database's collection `mangonel_once`; a later call with the same name stores nothing and returns
+                counts of 0. For jobs that may be repeated after an unknown outcome. Needs a replica set or sharded
+                cluster; storing the table must take less than the server's limit for transactions, 60 seconds by
+                default.
             bypass_document_validation, session, comment: as for `insert_one`.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            BulkWriteError: some rows were not stored, or not confirmed, and with `once` none was; `details` has the
-                counts, and the errors with the index of each row.
+            BulkWriteError: some rows were not stored, or not confirmed (with `once`: no row was stored); `details` has
+                the counts, and the errors with the index of each row.
             ColumnError: a row cannot be stored (the message says which and why), or the table's parts differ in their
                 columns; rows of earlier commands are stored. Or a column's name contains a NUL: nothing was sent.
-            TypeError: not a table, or a column has a type that BSON lacks. Nothing was sent.
-            InvalidOperation: `once` beside a session; nothing was sent. Or a table of this name was stored in another
-                collection, or had another number of rows; nothing was stored.
-            AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
+            TypeError: `table` is not a table, or a column has a type that BSON lacks. Nothing was sent.
+            InvalidOperation: `once` and a session were both passed; nothing was sent. Or a table with this name was
+                stored in another collection, or had another number of rows; nothing was stored.
+            AutoReconnect: the connection broke, twice with `retryWrites`. How many rows were stored is not known.
 
         Example:
             >>> client.shop.copies.insert_arrow(client.shop.orders.find().to_arrow()).inserted_count
@@ -85,7 +85,7 @@ class CollectionArrow(WritingSource):
         self = self._limited(timeout_ms)
         found = upper_module("mangonel.arrow.frames").table_of(table)
         keys = None if key is None else _keys_of(key)
-        # Rows without an `_id` have one that was made for an insert.
+        # The core generates an `_id` for rows without one; a replacement must not use it.
         has_id = (
             keys is None or "_id" in keys or "_id" in upper_module("mangonel.arrow.frames").names_of(found)
         )
@@ -123,14 +123,14 @@ async def _insert_flow(runner: BulkRunner, runs: Iterable[Run]) -> BulkWriteResu
 async def _once_flow(
     collection: Any, runner_of: Any, runs: Iterable[Run], marker: dict[str, Any]
 ) -> BulkWriteResult:
-    """Store rows and their marker in one transaction, or nothing if the marker is there."""
+    """Store rows and their marker in one transaction, or nothing if the marker exists."""
     from mangonel._shared.collection.bulk_run import new_result
     from mangonel.errors import BulkWriteError
     from mangonel.read_preferences import ReadPreference
     from mangonel.results import BulkWriteResult
 
     markers = collection._database.get_collection(MARKERS, read_preference=ReadPreference.PRIMARY)
-    # A stream can be read once, and a transaction may have to be run again.
+    # A stream can be read only once, but the transaction may have to run again.
     kept = list(runs)
     marker["rows"] = sum(len(run.writes) for run in kept)
 
@@ -178,7 +178,7 @@ def _keys_of(key: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _replacements(reader: _core.ArrowReader, keys: tuple[str, ...], *, has_id: bool) -> Iterator[Run]:
-    """Yield upserts of rows, each by the values of its keys.
+    """Yield upserts of rows, each filtered by the values of its keys.
 
     Raises:
         ColumnError: a row has no value for a key.
@@ -211,6 +211,6 @@ def _runs(reader: _core.ArrowReader) -> Iterator[Run]:
 
     count = 0
     while (rows := reader.next_part(MAX_WRITE_BATCH_SIZE)) is not None:
-        # Rows have the parts of a sequence that the run uses.
+        # `rows` has the methods of a sequence that the run uses.
         yield TableRun("insert", rows, range(count, count + len(rows)))  # type: ignore[arg-type]  # rows, not a list
         count += len(rows)

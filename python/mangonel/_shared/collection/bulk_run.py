@@ -93,8 +93,8 @@ class BulkRunner:
         self._group = new_group()
         # The `_id`s of the inserted documents encoded so far; those in raw documents are unknown.
         self.ids: list[Any] = []
-        # Bytes that the writes of one command may have: a message less the envelope (session, cluster time) and the
-        # allowance for fields of the command itself.
+        # How many bytes the writes of one command may have: a message minus the envelope (session, cluster time) and
+        # the allowance for the command's own fields.
         self._room = 0
 
     @staticmethod
@@ -102,7 +102,7 @@ class BulkRunner:
         """Return the user's models as runs of equal commands.
 
         Raises:
-            TypeError, ValueError: one is no model, or its document is wrong.
+            TypeError, ValueError: an element is not a model, or its document is wrong.
         """
         return [Run(*run) for run in _core.write_runs(requests, bool(ordered), _WriteModel)]
 
@@ -111,9 +111,9 @@ class BulkRunner:
         """Return the inserts of documents; `first` is the caller's index of the first one.
 
         Raises:
-            TypeError: one cannot be stored.
+            TypeError: an element is not a document.
         """
-        # Quick when all of them are dicts.
+        # A fast check for the usual case: all documents are dicts.
         if set(map(type, documents)) != {dict}:
             for document in documents:
                 validate_is_document_type("document", document)
@@ -128,7 +128,7 @@ class BulkRunner:
             runs: the runs to send.
             name: name of the operation for tracing.
             first: command of the first run; the log names it during server selection.
-            is_traced: whether tracers know of it already.
+            is_traced: whether a span for the bulk write exists already.
 
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; the counts cover the applied ones.
@@ -136,7 +136,7 @@ class BulkRunner:
         tracer = self._client._tracer
         if tracer is not None and not is_traced:
             session = None if self._session is None else self._session.number
-            # The number of runs that are made on demand is not known.
+            # Runs that are made on demand cannot be counted before.
             size = sum(len(run.writes) for run in runs) if isinstance(runs, list) else None
             with tracer.bulk(self._group, name, self._database_name, self._name, session, size):
                 return await self.run_flow(runs, first=first, is_traced=True)
@@ -167,7 +167,7 @@ class BulkRunner:
             if result["writeErrors"] or result["writeConcernErrors"]:
                 raise_bulk_error(result)
         except BaseException as error:
-            # For code that keeps account of each write; numbers, so that the error can be pickled.
+            # For callers that track each write; plain numbers, so that the error can be pickled.
             error.bulk_progress = (answered, sent, result["nMatched"], result["nModified"])  # type: ignore[attr-defined]
             if isinstance(error, ConnectionFailure):
                 take_partial_result(error, result)
@@ -193,7 +193,7 @@ class BulkRunner:
                     break
                 operation, count = made
                 if is_unsure and self._ordered and count < rest:
-                    # It was split by size after all, so more follows: build it again, now with a reply.
+                    # The run had to be split by size, so more follows: build this command again, now with a reply.
                     part = type(run)(run.command, run.writes[offset : offset + count], range(count))
                     again, _ = self._begin(part, limits)
                     made = again.next_operation(answered, limits.max_write_batch_size, room)
@@ -207,14 +207,14 @@ class BulkRunner:
                         take_partial_result(error, result)
                         raise
                     except OperationFailure:
-                        return  # Its result was not asked for, and nothing after it may run.
+                        return  # The caller wants no result, and no later write may run.
                     if merge(run, offset, reply, result) or "writeErrors" in reply:
                         return
                 offset += count
             self.ids.extend(source.ids)
 
     def _check_unacknowledged(self, runs: list[Run], limits: _core.ServerLimits) -> None:
-        # A write that is still a model has no options.
+        # Writes that are still models have no options.
         writes = [
             write for run in runs if run.command != "insert" for write in run.writes if type(write) is dict
         ]
@@ -231,8 +231,8 @@ class BulkRunner:
     def _begin(
         self, run: Run, limits: _core.ServerLimits, is_acknowledged: bool = True
     ) -> tuple[_core.DocumentSource | _core.ArrowSource, _core.WriteCommand]:
-        """Return the encoder of a run's writes, and the command that each part of them is sent with."""
-        # The server reports documents that are too large and continues; without its reply the driver must check.
+        """Return the encoder of a run's writes, and the command that carries each part of them."""
+        # The server reports a document that is too large and continues; without a reply the driver must check.
         largest = limits.max_message_size if self._is_acknowledged else limits.max_bson_size
         is_insert = run.command == "insert"
         if not is_insert and self._is_acknowledged:
@@ -280,11 +280,11 @@ def new_result() -> dict[str, Any]:
 
 
 def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any]) -> bool:
-    """Add the reply to one command to the merged result; return whether nothing may follow it.
+    """Add the reply to one command to the merged result; return whether no command may follow it.
 
     Args:
         run: the run that the command belongs to.
-        offset: where the command's first write stands in the run.
+        offset: the index of the command's first write in the run.
         reply: the server's reply.
         result: from `new_result`.
 
@@ -323,7 +323,7 @@ def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any
 
 
 def take_partial_result(error: ConnectionFailure, result: dict[str, Any]) -> None:
-    """Add to the error the writes that the server had confirmed before it."""
+    """Add to the error the writes that the server confirmed before it."""
     from mangonel.results import BulkWriteResult
 
     error.partial_result = BulkWriteResult(result, True)

@@ -42,8 +42,8 @@ def check_collection_name(name: Any) -> None:
     """Raise unless `name` is a valid collection name.
 
     Raises:
-        TypeError: not a string.
-        InvalidName: the name is empty, or has a forbidden form.
+        TypeError: `name` is not a string.
+        InvalidName: `name` is empty, or has a forbidden form.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be an instance of str, not {type(name)}")
@@ -60,7 +60,7 @@ def check_collection_name(name: Any) -> None:
 
 
 def context_of(fields: dict[str, Any]) -> CollectionContext:
-    """Return the values that `find_one` and `insert_one` need, of a collection with these fields."""
+    """Return the values that `find_one` and `insert_one` need, for a collection with these fields."""
     return (
         fields["_port"],
         fields["_database_name"],
@@ -90,7 +90,7 @@ def template_of(owner: Any, kind: type[Any]) -> ChildTemplate:
     return ChildTemplate(kind, _Collection.__init__, fields, known_names)
 
 
-# What `template_of` fills.
+# The fields that `template_of` sets.
 _FIELDS = (
     "_codec_options",
     "_codec",
@@ -128,7 +128,7 @@ class _Collection(
     """
 
     _instead = "pass its name, and take it from a client there; parts of a query, made by partitions(), can be pickled"
-    # The face's own class, which `with_options` and dotted access return: a subclass may be made of other arguments.
+    # The face's own class, for `with_options` and dotted access: a subclass's constructor may have other arguments.
     _plain_class: type[Any]
 
     def __init__(
@@ -143,10 +143,10 @@ class _Collection(
         session: _ClientSession | None = None,
         **kwargs: Any,
     ) -> None:
-        # Programs ask for the same names again and again.
+        # Programs use the same names again and again, so each is checked once.
         if type(name) is not str or name not in known_names:
             check_collection_name(name)
-        # Asked first, so that an object that is no database gets an error that says so.
+        # Read first, so that an object that is not a database gets an error that says so.
         port = database._port if isinstance(database, Settings) else port_of(database, "Database")
         self._derive_settings(database, codec_options, read_preference, write_concern, read_concern)
         if isinstance(database, Settings):
@@ -193,12 +193,13 @@ class _Collection(
 
         Args:
             codec_options: how to decode and encode documents.
-            read_preference: which servers reads may go to.
+            read_preference: which servers may serve reads.
             write_concern: how many members confirm a write.
             read_concern: which data a read may return.
             timeout_ms: milliseconds for each operation, retries included; 0: no limit. It replaces the client's
-                `timeoutMS`. A cursor has one limit for all of its batches, one that waits for new data one for each. A
-                `timeout()` block goes before it, and `timeout_ms` of a call can only shorten the block's.
+                `timeoutMS`. A cursor has one limit for all of its batches; a cursor that waits for new data has one
+                for each batch. A `timeout()` block takes precedence, and `timeout_ms` of a call can only shorten the
+                block's limit.
 
         Raises:
             TypeError, ValueError: a setting has another type; `timeout_ms` is negative.
@@ -208,7 +209,7 @@ class _Collection(
         """
         fields = self.__dict__
         if len(fields) != len(_FIELDS):
-            # Fields of a subclass, and a function that a test put in place of a method, stay here.
+            # Fields of a subclass, and functions with which a test replaced methods, are not copied.
             fields = {name: fields[name] for name in _FIELDS}
         made: _Collection[_DocumentType] | None = made_like(self._plain_class, fields)
         if made is None:

@@ -30,10 +30,10 @@ _MIN_WIRE_VERSION = 21
 
 
 def known_fields(source: AdministeredSource, name: str, given: Any) -> Mapping[str, Any] | None:
-    """Return the encrypted fields of a collection: the given ones, else those in the client's map.
+    """Return the encrypted fields of a collection: the given ones, otherwise those in the client's map.
 
     Raises:
-        TypeError: not a mapping.
+        TypeError: `given` is not a mapping.
     """
     if given:
         validate_is_mapping("encrypted_fields", given)
@@ -51,7 +51,7 @@ def state_names(fields: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 async def check_server_flow(client: _MongoClient[Any]) -> None:
-    """Refuse a server that does not support these encrypted fields.
+    """Refuse a server that does not support Queryable Encryption.
 
     Raises:
         ConfigurationError: the server is older than MongoDB 7.0. Nothing was sent.

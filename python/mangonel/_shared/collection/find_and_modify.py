@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
-    """The methods that return the document that they change."""
+    """The methods that change a document and return it."""
 
     _name: str
 
@@ -77,11 +77,11 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
-            **kwargs: further fields of the command, as `maxTimeMS=200` or `collation=...`.
+            **kwargs: further fields of the command, such as `maxTimeMS=200` or `collation=...`.
 
         Raises:
             OperationFailure: the server refused. Nothing was deleted.
-            WriteConcernError: deleted, but not confirmed as the write concern asks.
+            WriteConcernError: deleted, but the write concern was not satisfied.
             AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was deleted is not known.
 
         Example:
@@ -173,9 +173,9 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
 
         Args:
             update: update operators such as `$set`, or an aggregation pipeline.
-            upsert: insert a document made of filter and update when nothing matches.
+            upsert: insert a document made from filter and update when nothing matches.
             return_document: ReturnDocument.BEFORE or AFTER.
-            array_filters: which elements `$[name]` stands for.
+            array_filters: conditions that select the elements for `$[name]`.
             filter, projection, sort, hint, session, let, comment, **kwargs: as for `find_one_and_delete`.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 

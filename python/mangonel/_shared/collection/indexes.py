@@ -47,7 +47,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[str]:
-        """Create an index unless it is there already; return its name.
+        """Create an index unless it already exists; return its name.
 
         Args:
             keys: a key, or (key, direction) pairs.
@@ -96,7 +96,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             **kwargs: more fields of the command: `commitQuorum`, `maxTimeMS`.
 
         Raises:
-            TypeError: not a list of IndexModel.
+            TypeError: `indexes` is not a list of IndexModel.
             DuplicateKeyError, OperationFailure, AutoReconnect: as for `create_index`.
 
         Example:
@@ -143,7 +143,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             **kwargs: more fields of the command.
 
         Raises:
-            TypeError: neither a name nor a list.
+            TypeError: `index_or_name` is neither a name nor a list.
             OperationFailure: the index does not exist.
             AutoReconnect: the connection broke. Whether the index is gone is not known.
 

@@ -40,13 +40,13 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
     ) -> FaceResult[InferredSchema]:
         """Return the types of the values at every path of the documents, with their counts.
 
-        Looks at every document that matches, once, without making Python objects of them; the GIL is released. The
-        result also proposes columns and a model, and compares itself with an earlier one.
+        Reads every matching document once, without making Python objects, and releases the GIL. The result can also
+        propose columns and a model, and compare itself with an earlier result.
 
         Args:
             filter: query document. None: all documents.
-            sample: the number of documents to look at, chosen at random by the server. None: all. Rare fields and types
-                are missing in a sample.
+            sample: the number of documents to examine, chosen at random by the server. None: all. A sample may miss
+                rare fields and types.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
@@ -83,7 +83,7 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
         return inferred(sample is not None, counter.found(), counter.left_out)
 
     async def _sampled_flow(self, filter: Mapping[str, Any], sample: int | None) -> Any:
-        """Return a cursor over the documents, with its first batch if they are a sample."""
+        """Return a cursor over the documents; for a sample it already has its first batch."""
         collection = self._as_collection()
         if sample is None:
             return collection.find(filter, prefetch=True)

@@ -53,26 +53,26 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         holds the client's hosts and options, and no password.
 
         Args:
-            count: how many parts; fewer if there are few documents. One more if a document has MaxKey as its `_id`.
+            count: how many parts; fewer if there are few documents; one more if a document has MaxKey as its `_id`.
             filter, projection: as for `find`. The size of the parts does not depend on the filter.
             snapshot: all parts read the data of one moment, that of this call. Servers keep it for
                 `minSnapshotHistoryWindowInSeconds`, 300 by default. Needs a replica set or sharded cluster of 5.0.
-            ordered: each part returns its documents in the order of `_id`. A chunk map of another order is not used.
-            by: how the parts are found. "sample": by a sample of `_id`. "chunks": by the chunk map of a sharded
-                collection; bounds are those of the shard key, and a part has whole chunks. "auto": the chunk map where
-                it has at least `count` chunks. By the chunk map, a document whose shard key changes meanwhile may be in
-                two parts or in none, unless it is a snapshot; and parts are in the order of the shard key.
+            ordered: each part returns its documents in the order of `_id`. A chunk map with another order is not used.
+            by: how the parts are found. "sample": from a sample of `_id`. "chunks": from the chunk map of a sharded
+                collection; bounds are values of the shard key, and a part has whole chunks. "auto": from the chunk map
+                if it has at least `count` chunks. With the chunk map, parts are in the order of the shard key; and a
+                document whose shard key changes meanwhile may be in two parts or in none, unless `snapshot` is set.
             connect: how another process gets its client. None: from the environment variable `MANGONEL_URI`, or, if it
                 is not set, from this client's hosts and options, which suffice if none of them is secret. A string: the
-                name of another environment variable with a URI. A function that can be pickled: called there once; it
-                returns a client, a URI, or a mapping of a client's arguments.
+                name of another environment variable with a URI. A function that can be pickled: called once in that
+                process; it returns a client, a URI, or a mapping of a client's arguments.
             batch_size, comment, max_time_ms, no_cursor_timeout, allow_partial_results, let: as for `find`.
 
         Raises:
             ValueError: `count` or `by` is not one of these values. Nothing was sent.
             TypeError: `connect` is neither a function nor a name. Nothing was sent.
             InvalidOperation: a session is bound here; or `count` is above 1, and the filter has `$text`, `$near` or
-                `$nearSphere`, or the collection is a view or a time series, which have no index on `_id`.
+                `$nearSphere`, or the collection is a view or a time series, which has no index on `_id`.
             SnapshotUnavailable: the deployment, or the collection, has no snapshot; the message says why.
             ConfigurationError: `by` is "chunks", and the collection has no usable chunk map; the message says why. Or
                 `connect` is a URI.
@@ -123,24 +123,26 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
     ) -> PolarsLazyFrame:
         """Return a query as a `polars.LazyFrame`. The query is sent whenever the frame is collected.
 
-        Polars passes on which columns it needs, its predicate, its limit and the size of batches. The server sends only
-        these columns. A predicate is sent where MongoDB's meaning is Polars', and always applied to arriving rows, so
-        rows are the same as without. A document that the server filters out raises no ColumnError.
+        Polars passes on the columns that it needs, its predicate, its limit and the size of batches. The server sends
+        only these columns. A predicate is sent if it means the same in MongoDB as in Polars, and is always applied to
+        arriving rows, so sending it does not change the result. A document that the server filters out raises no
+        ColumnError.
 
         Args:
             schema: names and types of the columns, as for `Cursor.to_arrow`.
-            filter: query document, sent besides; it has MongoDB's meaning.
-            on_invalid: what happens to a value that does not fit its column. "raise"; "null": it is null; "string": a
-                column of text has it as extended JSON, any other column raises.
+            filter: query document, sent in addition; it has MongoDB's meaning.
+            on_invalid: how to treat a value that does not fit its column. "raise": raise; "null": make it null;
+                "string": in a text column make it extended JSON, in any other column raise.
             parallel: how many cursors read at a time, as for `Cursor.to_arrow`. With the collection's read concern
-                "snapshot" they read one moment.
+                "snapshot" they all read the data of one moment.
             connect: how a pickled frame gets its client in another process, as for `partitions`. Engines read in
-                threads, with blocking clients; on asyncio, this process's blocking client is found in the same way.
+                threads, with blocking clients; on asyncio, this process's blocking client is made in the same way.
 
         Raises:
             ImportError: polars is not installed.
-            ValueError, TypeError: `schema` is none, or an argument has another value.
-            ColumnError, OperationFailure, AutoReconnect: when the frame is collected, as Polars reports errors.
+            ValueError, TypeError: `schema` is not a schema, or an argument has another value.
+            ColumnError, OperationFailure, AutoReconnect: when the frame is collected, in the form in which Polars
+                reports errors.
 
         Example:
             >>> frame = client.shop.orders.scan_polars({"_id": int, "total": float})
@@ -161,15 +163,15 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
     ) -> ArrowDataset:
         """Return a query as a `pyarrow.dataset.Dataset`. The query is sent whenever the dataset is scanned.
 
-        DuckDB queries it by the name of its variable, Polars by `scan_pyarrow_dataset`, pyarrow by `to_table`. They
-        pass on columns and predicates, which are sent as `scan_polars` sends them.
+        DuckDB queries it by the name of its variable, Polars with `scan_pyarrow_dataset`, pyarrow with `to_table`. They
+        pass on columns and predicates, which are sent as for `scan_polars`.
 
         Args:
             schema, filter, on_invalid, parallel, connect: as for `scan_polars`.
 
         Raises:
             ImportError: pyarrow is not installed.
-            ValueError, TypeError: `schema` is none, or an argument has another value.
+            ValueError, TypeError: `schema` is not a schema, or an argument has another value.
 
         Example:
             >>> big = client.shop.orders.dataset({"_id": int, "total": float})

@@ -65,11 +65,11 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             kwargs["projection"] = args[0]
         elif args:
             kwargs = by_name(args, kwargs)
-        # Not fields of the command.
+        # Not fields of the command, so they are taken out.
         session, into = kwargs.pop("session", None), kwargs.pop("into", None)
         kwargs.pop("prefetch", None)
         if kwargs.get("cursor_type") == EXHAUST or not isinstance(kwargs.get("limit", 0), int):
-            # As for a cursor that is given a limit.
+            # A limit is refused as for a cursor.
             find_command(name, filter, **{"limit": 1, **kwargs})
         kwargs.pop("limit", None)
         command = find_command(name, filter, **kwargs)
@@ -78,7 +78,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             refuse_bounds()
         if into is None:
             return port.run(self._read_operation(command, READ_FIRST, session=session))
-        # Imported when it is needed: a find without a shape makes no cursor.
+        # Imported on demand: a find without a shape makes no cursor.
         from mangonel._shared.cursors.cursor import become
 
         def answer(batch: Any) -> Any:
@@ -105,7 +105,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
         if len(args) == 1 and not kwargs:
-            # Passing them on one by one saves the list and the dict of those that are unpacked.
+            # Passing a single argument directly saves the unpacked list and dict.
             return self._cursor_class(self, args[0])
         return self._cursor_class(self, *args, **kwargs)
 

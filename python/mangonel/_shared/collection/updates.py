@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         comment: Any
 
     class UpdateOptions(WriteOptions, total=False):
-        """Options that only updates and replacements take, not deletions."""
+        """Options of updates and replacements only."""
 
         bypass_document_validation: bool | None
         array_filters: Sequence[Mapping[str, Any]] | None
@@ -83,10 +83,10 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         Args:
             filter: query document.
             update: update operators such as `$set`, or an aggregation pipeline.
-            upsert: insert a document made of filter and update when nothing matches.
-            bypass_document_validation: store it even when the collection's rules do not allow it.
+            upsert: insert a document made from filter and update when nothing matches.
+            bypass_document_validation: store the document even if it violates the collection's validator.
             collation: language rules for comparing strings.
-            array_filters: which elements `$[name]` stands for.
+            array_filters: conditions that select the elements for `$[name]`.
             hint: the index to use, by name or keys.
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
@@ -97,9 +97,9 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         Raises:
             DuplicateKeyError: the change collides with a unique index. Nothing was changed.
             WriteError: the server refused the change. Nothing was changed.
-            WriteConcernError: changed, but not confirmed as the write concern asks.
+            WriteConcernError: changed, but the write concern was not satisfied.
             ConfigurationError: an option that an unacknowledged write cannot have. Nothing was sent.
-            AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was changed is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. Whether a document was changed is not known.
 
         Example:
             >>> client.shop.orders.update_one({"_id": 1}, {"$inc": {"total": 2}}).modified_count
@@ -225,7 +225,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
     def _replace_checked(
         self, filter: Mapping[str, Any], replacement: Mapping[str, Any]
     ) -> FaceResult[dict[str, Any] | None]:
-        """Replace one document. The caller built filter and replacement itself, so only the server checks them.
+        """Replace one document. Checks neither filter nor replacement, since the caller built them itself.
 
         Returns:
             The server's reply, in which `n` counts the matching documents; None for an unacknowledged write.
@@ -261,9 +261,9 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
 
         Raises:
             WriteError: the server refused. Nothing was deleted.
-            WriteConcernError: deleted, but not confirmed as the write concern asks.
+            WriteConcernError: deleted, but the write concern was not satisfied.
             ConfigurationError: an option that an unacknowledged write cannot have. Nothing was sent.
-            AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was deleted is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. Whether a document was deleted is not known.
 
         Example:
             >>> client.shop.orders.delete_one({"_id": 1}).deleted_count
@@ -425,7 +425,7 @@ def _update_result(reply: dict[str, Any] | None) -> UpdateResult:
         return UpdateResult(None, False)
     if "writeErrors" in reply or "writeConcernError" in reply:
         _raise_write_error(reply)
-    # The reply has the upserted ids of all statements; there is one, and the result uses the older field names.
+    # The reply lists upserted ids by statement; here is one statement, and the result uses the older field names.
     upserted = reply.get("upserted")
     if upserted is None:
         reply["updatedExisting"] = bool(reply.get("n"))

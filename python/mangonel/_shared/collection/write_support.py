@@ -1,4 +1,4 @@
-"""What all kinds of writes share: how replies are decoded, and the sizes that the server takes. Builds no write."""
+"""Shared by all kinds of writes: decoding of replies, and the sizes that the server accepts. Builds no write."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ COMMAND_OVERHEAD = 16_382
 LARGEST_COMMAND = MAX_BSON_SIZE + COMMAND_OVERHEAD
 # After a write concern error with one of these codes a bulk stops: the member may be stepping down.
 HALTING_CODES = _core.RETRYABLE_CODES
-# Codecs of write replies by the id of their options, which each entry keeps alive.
+# The id of codec options -> those options, kept alive by the entry, and the codec for write replies.
 _codecs: dict[int, tuple[CodecOptions[Any], _core.Codec]] = {}
 _MOST_CODECS = 16
-# Ids under which listeners see several commands as one operation: above those of single ones, which are ids of their
-# requests.
+# Operation ids that several commands share in events: above those of single commands, which are their request ids.
 new_group = itertools.count(1 << 40).__next__
 
 
@@ -40,7 +39,7 @@ class WritingSource(CommandSource):
     _name: str
     # Made at the first write.
     _reply_codec: _core.Codec | None
-    # Imported when it is needed: a program that inserts and finds pays nothing for it.
+    # Imported on demand: a program that only inserts and finds pays nothing for it.
     _bulk_runner: type[BulkRunner] = LateClass("mangonel._shared.collection.bulk_run", "BulkRunner")
 
 

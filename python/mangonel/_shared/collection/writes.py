@@ -53,17 +53,17 @@ class CollectionWrites(
         """Insert one document. A missing `_id` is added as an ObjectId, also to the caller's mapping.
 
         Args:
-            document: a dict or another MutableMapping, or a RawBSONDocument; the latter's `_id` is then unknown here.
-            bypass_document_validation: store it even when the collection's rules do not allow it.
+            document: a dict or another MutableMapping, or a RawBSONDocument, whose `_id` the result does not have.
+            bypass_document_validation: store the document even if it violates the collection's validator.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             DuplicateKeyError: a unique index already holds the value. Nothing was stored.
-            WriteConcernError: stored, but not confirmed as the write concern asks.
+            WriteConcernError: stored, but the write concern was not satisfied.
             InvalidDocument, DocumentTooLarge: the document cannot be stored. Nothing was sent.
-            AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was stored is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. Whether the document was stored is not known.
 
         Example:
             >>> client.shop.users.insert_one({"name": "Ada"}).inserted_id
@@ -91,7 +91,7 @@ class CollectionWrites(
             document,
             codec,
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
-            # The server reports documents that it does not store; without its reply the driver must check.
+            # The server reports documents that it does not store; without a reply the driver must check.
             MAX_BSON_SIZE + COMMAND_OVERHEAD if is_acknowledged else MAX_BSON_SIZE,
             InsertOneResult,
             session_handle(session),
@@ -125,9 +125,9 @@ class CollectionWrites(
         Raises:
             BulkWriteError: some documents were not stored, or not confirmed; `details` has the counts, and the
                 errors with the index of each document.
-            TypeError: not an iterable, an empty list, or an element is not a document.
+            TypeError: `documents` is not an iterable, or an empty list, or an element is not a document.
             InvalidDocument: a document cannot be encoded. Documents of earlier commands are stored.
-            AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
+            AutoReconnect: the connection broke, twice with `retryWrites`. How many documents were stored is not known.
 
         Example:
             >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids
@@ -138,7 +138,7 @@ class CollectionWrites(
         runner_class = self._bulk_runner
         runs: Iterable[Run]
         if isinstance(documents, (list, tuple)) and documents:
-            # The caller's own list may change while its first documents are on their way.
+            # A copy: the caller's list may change while its first documents are being sent.
             runs = [runner_class.insert_run([*documents])]
         elif not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
             raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")

@@ -70,10 +70,10 @@ class AsyncTransaction:
         yield from ()
         return self
 
-    # With these methods a task accepts it as the coroutine that PyMongo returns.
+    # With these methods `create_task` accepts the object as a coroutine, which PyMongo returns.
 
     def send(self, value: None) -> NoReturn:
-        """Finish: the transaction has begun already."""
+        """End the coroutine: the transaction has already begun."""
         raise StopIteration(self)
 
     def throw(self, kind: Any, error: Any = None, trace: Any = None) -> NoReturn:

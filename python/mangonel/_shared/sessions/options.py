@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class TransactionOptions:
-    """Options of a transaction. None takes the session's default, else the client's.
+    """Options of a transaction. None: the session's default, or without one the client's.
 
     Args:
         read_concern: which data the transaction sees.
@@ -24,7 +24,7 @@ class TransactionOptions:
 
     Raises:
         TypeError: an argument has the wrong type.
-        ConfigurationError: an unacknowledged write concern.
+        ConfigurationError: the write concern is unacknowledged.
 
     Example:
         >>> TransactionOptions(ReadConcern("snapshot"), WriteConcern("majority"))
@@ -83,7 +83,7 @@ class SessionOptions:
 
     Args:
         causal_consistency: reads see the session's earlier writes and reads. None: True unless `snapshot`.
-        default_transaction_options: defaults of the session's transactions.
+        default_transaction_options: defaults for the session's transactions.
         snapshot: all reads see the data of one moment; not together with `causal_consistency`.
         default_timeout_ms: milliseconds for each commit, each abort and each `with_transaction`; 0: no limit. None: the
             client's `timeoutMS`.
@@ -127,7 +127,7 @@ class SessionOptions:
 
     @property
     def default_transaction_options(self) -> TransactionOptions | None:
-        """Defaults of the session's transactions, or None."""
+        """Defaults for the session's transactions, or None."""
         return self._default_transaction_options
 
     @property

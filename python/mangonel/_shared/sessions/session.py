@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
-# `with_transaction` (transactions-convenient-api): seconds in which it retries, and its back-off.
+# `with_transaction` (transactions-convenient-api): for how many seconds it retries, and its back-off.
 _RETRY_LIMIT = 120.0
 _FIRST_BACKOFF = 0.005
 _LONGEST_BACKOFF = 0.5
@@ -51,7 +51,7 @@ _bound: ContextVar[_ClientSession | None] = ContextVar("mangonel_bound_session",
 
 
 def bound_session() -> _ClientSession | None:
-    """Return the session bound around the running code, of whichever client."""
+    """Return the session that is bound around the running code, of any client."""
     return _bound.get()
 
 
@@ -60,7 +60,7 @@ class _ClientSession(OfThisProcess):
     """A session: for ordered, causally consistent or transactional operations.
 
     Made by `MongoClient.start_session`. Use it from one thread or task at a time. `end_session()` or the end of a
-    `with` block ends it; this aborts an open transaction.
+    `with` block ends it and aborts an open transaction.
 
     Example:
         >>> with client.start_session() as session, session.start_transaction():
@@ -72,9 +72,9 @@ class _ClientSession(OfThisProcess):
     # Set by each face in `api.py`.
     _binding_class: type[Any]
     _transaction_class: type[Any]
-    # For `start_session`, which so has no import to look up.
+    # A class attribute, so that `start_session` needs no import.
     _options_class = SessionOptions
-    # Whether a callback of `with_transaction` runs, and all of its operations have one limit.
+    # Whether a callback of `with_transaction` is running whose operations share one limit.
     _keeps_limit = False
 
     def __init__(self, client: _MongoClient[Any], options: SessionOptions) -> None:
@@ -149,7 +149,7 @@ class _ClientSession(OfThisProcess):
             cluster_time: `cluster_time` of the other session.
 
         Raises:
-            TypeError: not a cluster time document.
+            TypeError: `cluster_time` is not a cluster time document.
 
         Example:
             >>> session.advance_cluster_time(other.cluster_time)
@@ -169,7 +169,7 @@ class _ClientSession(OfThisProcess):
             operation_time: `operation_time` of the other session.
 
         Raises:
-            TypeError: not a Timestamp.
+            TypeError: `operation_time` is not a Timestamp.
 
         Example:
             >>> session.advance_operation_time(other.operation_time)
@@ -204,15 +204,15 @@ class _ClientSession(OfThisProcess):
         Use the result in `with` (`async with`): it commits at the end of the block, or aborts after an exception.
 
         Args:
-            read_concern: which data the transaction sees. None here and below: the session's default, else the
-                client's.
+            read_concern: which data the transaction sees. None here and below: the session's default, or without one
+                the client's.
             write_concern: how many members confirm the commit.
             read_preference: where it reads; only the primary is allowed.
             max_commit_time_ms: milliseconds that the server may spend on one commit.
 
         Raises:
             InvalidOperation: a transaction is open, or the session has ended, or is a snapshot session.
-            ConfigurationError: an unacknowledged write concern.
+            ConfigurationError: the write concern is unacknowledged.
 
         Example:
             >>> with session.start_transaction():
@@ -281,12 +281,12 @@ class _ClientSession(OfThisProcess):
         try:
             await self._end_transaction_flow("commit", command, KIND_COMMIT)
         except ConnectionFailure as error:
-            # It may have been committed: running the transaction again could apply it twice.
+            # The transaction may have been committed: running it again could apply it twice.
             error._remove_error_label("TransientTransactionError")
             raise
 
     def abort_transaction(self, *, timeout_ms: float | None = None) -> FaceResult[None]:
-        """Abort the open transaction. Errors are not raised, since the server ends it by itself.
+        """Abort the open transaction. Errors are not raised, since the server ends the transaction by itself.
 
         Args:
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
@@ -306,7 +306,7 @@ class _ClientSession(OfThisProcess):
             self._end_trace()
             return
         try:
-            # A block whose time is over must not leave the transaction open.
+            # Even after the end of a block's time, the transaction must be aborted.
             with anew():
                 await self._end_transaction_flow("abort", {"abortTransaction": 1}, KIND_ABORT)
         except (OperationFailure, ConnectionFailure):
@@ -349,7 +349,7 @@ class _ClientSession(OfThisProcess):
 
         Args:
             callback: called with this session, perhaps more than once; on asyncio a coroutine function. It must not
-                catch the driver's errors, and must not run operations of this session concurrently.
+                catch the driver's errors, and must not run operations in this session concurrently.
             read_concern, write_concern, read_preference, max_commit_time_ms: as for `start_transaction`.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
@@ -413,7 +413,7 @@ class _ClientSession(OfThisProcess):
                 return result
 
     async def _commit_until_flow(self, deadline: float) -> PyMongoError | None:
-        """Commit until the outcome is known; return the error after which the transaction may be run again."""
+        """Commit until the outcome is known; return an error after which the transaction may run again, or None."""
         from time import monotonic
 
         while True:
@@ -457,7 +457,7 @@ def _is_timestamp(value: Any) -> bool:
 
 
 def _expect_no_coroutine(callback: Any, result: Any) -> None:
-    """Raise TypeError for a callback whose work nothing would run."""
+    """Raise TypeError if a blocking callback returned a coroutine, which nothing would run."""
     from types import CoroutineType
 
     if isinstance(result, CoroutineType):
