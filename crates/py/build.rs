@@ -1,9 +1,9 @@
-//! Passes the interpreter's version on as `cfg(Py_3_12)` and the like, and `cfg(dict_layout)` when the headers of the
-//! interpreter agree with what `codec/layout.rs` knows of `dict`.
+//! Passes on the interpreter's version as `cfg(Py_3_12)` and the like, and `cfg(dict_layout)` if the interpreter's
+//! headers agree with the structures of `dict` in `codec/layout.rs`.
 use std::process::Command;
 
-/// Names the folder of the headers for a wheel of another system, whose interpreter cannot run here: those of the same
-/// version on this machine. The structures are the same on every system of 64 bits.
+/// Names the folder of headers for a wheel of another system, whose interpreter cannot run here: the headers of the
+/// same version on this machine. The structures are the same on all 64-bit systems.
 const HEADERS: &str = "MANGONEL_PYTHON_HEADERS";
 
 fn main() {
@@ -26,7 +26,7 @@ fn main() {
     }
 }
 
-/// The folder of the interpreter's headers, where it is named or there is an interpreter to ask.
+/// Returns the folder of the interpreter's headers, if it is named or an interpreter can be run.
 fn headers() -> Option<String> {
     if let Ok(folder) = std::env::var(HEADERS) {
         return Some(folder);
@@ -39,8 +39,8 @@ fn headers() -> Option<String> {
     Some(String::from_utf8(asked.stdout).ok()?.trim().to_owned())
 }
 
-/// Compiles the assertions of `layout.c`. If the headers are this machine's, its own compiler does it: the target's may
-/// know an older C library than these headers need, even for a machine of this kind.
+/// Compiles the assertions of `layout.c`. This machine's headers are compiled with its own compiler: the target's may
+/// use an older C library than these headers need, even for the same architecture.
 fn agree(folder: &str) -> bool {
     let mut command = if std::env::var_os(HEADERS).is_some() {
         Command::new("cc")

@@ -1,4 +1,4 @@
-/* The structures that codec/layout.rs knows of `dict`, held against this interpreter's own headers. Compiled by build.rs for
+/* Compares the structures of `dict` in codec/layout.rs with this interpreter's own headers. Compiled by build.rs for
    its syntax only: an assertion that fails, or a header that is missing, leaves the layout unused. */
 #define Py_BUILD_CORE
 #include <Python.h>

@@ -1,8 +1,8 @@
-//! Ciphers, hashes and random bytes for libmongocrypt, so that it need not call Python for them.
+//! Ciphers, hashes and random bytes for libmongocrypt, which would otherwise call Python for them.
 //!
-//! Plain C functions, given to Python as addresses: `mangonel.encryption` hands them to the library after it compared the
+//! Plain C functions, given to Python as addresses: `mangonel.encryption` passes them to the library after checking the
 //! layout of [`Binary`]. Nothing here touches the interpreter. Blocks and digests are made in memory of this module and
-//! copied by pointer, so an output may be where its input is. No message holds what led to it.
+//! copied by pointer, so an output may be where its input is. Error messages hold no data.
 use std::ffi::{c_char, c_void};
 use std::ptr;
 
@@ -26,7 +26,7 @@ struct Binary {
     len: u32,
 }
 
-/// `mongocrypt_status_set`; the library hands it back as the first argument of each function.
+/// `mongocrypt_status_set`; the library passes it as the first argument of each function.
 type StatusSet = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_char, i32);
 
 impl Binary {
@@ -91,7 +91,7 @@ unsafe fn end(tell: *mut c_void, status: *mut c_void, result: Option<()>) -> boo
     result.is_some()
 }
 
-/// Puts each chunk of `input` through `turn` into `output`; returns how many bytes that were.
+/// Applies `turn` to each chunk of `input` and writes `output`; returns the number of bytes.
 ///
 /// # Safety
 /// `input` and `output` are null or views of memory that can be read and written, for the whole call; they may overlap
@@ -221,7 +221,7 @@ unsafe extern "C" fn sha_256(
     unsafe { end(tell, status, work()) }
 }
 
-/// Returns the addresses by the names that `mangonel.encryption` has for them.
+/// Returns the addresses by the names that `mangonel.encryption` uses.
 #[entries]
 #[pyfunction]
 fn crypto_functions(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {

@@ -1,15 +1,15 @@
-//! State of the process that the GIL guards. Knows nothing of its values.
+//! Process-wide state that the GIL guards. Knows nothing of its values.
 use std::cell::UnsafeCell;
 
 use pyo3::prelude::*;
 
 /// A value that only a holder of the GIL touches.
 ///
-/// The module declares `gil_used`, so a free-threaded interpreter takes the GIL back when it imports it.
+/// The module declares `gil_used`, so a free-threaded interpreter turns the GIL on when it imports the module.
 pub(crate) struct GilCell<T>(UnsafeCell<T>);
 
-// SAFETY: every access proves with a `Python` token that the GIL is held, and `with` keeps accesses from nesting. What is
-// kept so and is not `Send` (raw pointers) is used by holders of the GIL only, whichever thread they are.
+// SAFETY: every access proves with a `Python` token that the GIL is held, and `with` keeps accesses from nesting.
+// Values that are not `Send` (raw pointers) are used only by holders of the GIL, on any thread.
 unsafe impl<T> Sync for GilCell<T> {}
 
 impl<T> GilCell<T> {

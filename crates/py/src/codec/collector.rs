@@ -2,7 +2,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Keeps the garbage collector off while many objects are made, none of which can be garbage yet.
+/// Turns the garbage collector off while many objects are made, none of which can be garbage yet.
 pub(crate) struct Pause<'py> {
     was_on: bool,
     _py: Python<'py>,
@@ -18,8 +18,8 @@ impl<'py> Pause<'py> {
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
         if self.was_on {
-            // SAFETY: `_py` shows that the GIL is still held. The call sets a flag of the collector, which was set when
-            // `new` came.
+            // SAFETY: `_py` shows that the GIL is still held. The call sets a flag of the collector, which was set
+            // before `new`.
             unsafe { ffi::PyGC_Enable() };
         }
     }

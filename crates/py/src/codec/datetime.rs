@@ -80,7 +80,7 @@ pub(crate) fn read_utc(date: &Bound<'_, PyDateTime>) -> (i64, i64) {
     unsafe { read(date.as_ptr()) }
 }
 
-/// The same through a pointer.
+/// Like `read_utc`, through a pointer.
 ///
 /// # Safety
 /// `object` must be a live `datetime.datetime`.
@@ -102,7 +102,7 @@ pub(crate) unsafe fn read(object: *mut ffi::PyObject) -> (i64, i64) {
     }
 }
 
-/// Milliseconds in UTC of any `datetime`; a naive one is UTC.
+/// Milliseconds in UTC of any `datetime`; a naive one counts as UTC.
 pub(crate) fn to_millis(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     let Ok(value) = value.cast::<PyDateTime>() else {
         let found = value.get_type().fully_qualified_name()?;

@@ -1,6 +1,6 @@
 //! BSON bytes to Python objects, hot path: documents, arrays and the common values. Every length is checked against the
 //! end of the enclosing document before it is used, so any bytes give a value or `InvalidBSON`.
-//! Spec: bsonspec.org. The rarer values live in `decode_rare`.
+//! Spec: bsonspec.org. The rarer values are in `decode_rare`.
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -13,7 +13,7 @@ use super::shapes::{HAS_ID, HAS_REF, Node, Walk};
 use super::stack::Stack;
 use super::{datetime, object_id, objects, text};
 
-/// Element types whose values the garbage collector does not look at: numbers, text, dates, ids.
+/// Element types whose values the garbage collector does not track: numbers, text, dates, ids.
 const ATOMIC: u32 =
     1 << 0x01 | 1 << 0x02 | 1 << 0x06 | 1 << 0x07 | 1 << 0x08 | 1 << 0x0A | 1 << 0x10 | 1 << 0x12;
 
@@ -25,22 +25,22 @@ pub(crate) struct Decoder<'a, 'py> {
     pub(crate) py: Python<'py>,
     pub(crate) codec: &'a Codec,
     pub(crate) data: &'a [u8],
-    /// The object whose bytes `data` are, all of them: a `bytes` object or a view of one.
+    /// The object whose bytes are exactly `data`: a `bytes` object or a view of one.
     pub(super) owner: Option<&'a Bound<'py, PyAny>>,
     /// 0 <= position <= end of the enclosing document <= data.len()
     pub(crate) position: usize,
     depth: u32,
     /// Values of the open documents and arrays.
     values: Stack<'py>,
-    /// Where shapes begin; valid while `_walk` lives.
+    /// The root of the tree of shapes; valid while `_walk` lives.
     root: *mut Node,
-    /// The field whose value is read: embedded documents of the same field mostly begin with the same name.
+    /// The field whose value is being read: embedded documents under one field mostly begin with the same name.
     context: *mut Node,
     _walk: Walk,
     pub(crate) object_id: *mut ffi::PyTypeObject,
-    /// Element types whose values never interest the garbage collector.
+    /// Element types whose values the garbage collector never tracks.
     atomic: u32,
-    /// Dates may be made by hand, and Int64.
+    /// Whether dates and Int64 may be made without their constructors.
     makes_dates: bool,
     makes_ints: bool,
 }
@@ -153,13 +153,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.depth -= 1;
     }
 
-    /// Where it is, for `go_back`.
+    /// Returns the current place, for `go_back`.
     #[inline]
     pub(crate) fn mark(&self) -> (usize, u32) {
         (self.position, self.depth)
     }
 
-    /// Goes back to a mark, from between two values.
+    /// Returns to such a mark, from between two values.
     #[inline]
     pub(crate) fn go_back(&mut self, mark: (usize, u32)) {
         (self.position, self.depth) = mark;
@@ -175,7 +175,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let mut guess = unsafe { Node::first(context) };
         let mut is_container = false;
         let data = self.data;
-        // `open` has checked it. Said here, so that no field's place is compared with the buffer's end again.
+        // `open` has checked it. Asserted here, so that the compiler need not compare each field's position with the
+        // buffer's end.
         assert!(end < data.len(), "the document ends in the buffer");
         while self.position < end {
             let field = &data[self.position..];
@@ -217,7 +218,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             guess = unsafe { Node::next(node) };
             self.context = node;
             let made = self.plain_value(kind, end);
-            // With type decoders no type is atomic, so this asks for them as well.
+            // With type decoders no type is atomic, so this check covers them too.
             let made = if kind >= 32 || self.atomic >> kind & 1 == 0 {
                 self.beyond_atomic(made, &mut is_container)
             } else {
@@ -239,7 +240,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
     }
 
-    /// A value converted by the user's type decoder if there is one; notes whether the collector looks at it.
+    /// Reads a value, converted by the user's type decoder if there is one; records whether the collector tracks it.
     #[inline(always)]
     fn beyond_atomic(&self, made: Made<'py>, is_container: &mut bool) -> Made<'py> {
         let mut value = made?;
@@ -250,7 +251,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(value)
     }
 
-    /// Goes on with a document that the tree of shapes has no place for.
+    /// Continues with a document that the tree of shapes has no room for.
     #[inline(never)]
     fn dict_without_shape(
         &mut self,
@@ -268,7 +269,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok((dict, marks))
     }
 
-    /// The document class is the user's: anything may happen in its `__init__` and `__setitem__`.
+    /// The document class belongs to the user: its `__init__` and `__setitem__` may do anything.
     fn mapping(&mut self, class: &Py<PyAny>, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
         let made = class.bind(self.py).call0()?;
         let mut marks = 0;
@@ -329,7 +330,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         made.map_err(|fault| self.invalid_value(fault, at))
     }
 
-    /// The value at the position, converted by the user's type decoder if there is one.
+    /// Reads the value at the position, converted by the user's type decoder if there is one.
     #[inline(always)]
     pub(crate) fn value(&mut self, kind: u8, end: usize) -> Made<'py> {
         let made = self.plain_value(kind, end)?;
@@ -403,7 +404,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.values.list(base)
     }
 
-    /// Steps over an array's index, which is in order and not looked at.
+    /// Steps over an array's index without reading it: indexes are in order.
     #[inline]
     pub(crate) fn skip_index(&mut self, end: usize) -> Result<(), Fault> {
         for (offset, byte) in self.data[self.position..end].iter().enumerate() {
@@ -421,7 +422,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.text(bytes, at)
     }
 
-    /// A string of these bytes, which stand at this offset.
+    /// Returns the string of these bytes; `at` is their offset.
     #[inline]
     pub(super) fn text(&self, bytes: &[u8], at: usize) -> Made<'py> {
         let made = text::decode(self.py, bytes, self.codec.unicode_errors.as_deref());
@@ -433,7 +434,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     pub(crate) fn string_bytes(&mut self, end: usize) -> Result<&'a [u8], Fault> {
         let at = self.position;
         let length = self.length(end)?;
-        // 0 comes out larger than any buffer.
+        // 0 wraps to a number larger than any buffer.
         let last = length.wrapping_sub(1);
         if last >= end - self.position {
             return Err(self.bad_length("string", at, length, end));
@@ -511,7 +512,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         )
     }
 
-    /// A length prefix. A negative one comes out larger than any buffer.
+    /// Reads a length prefix. A negative one becomes larger than any buffer.
     #[inline]
     pub(crate) fn length(&mut self, end: usize) -> Result<usize, Fault> {
         Ok(u32::from_le_bytes(self.take(end)?) as usize)

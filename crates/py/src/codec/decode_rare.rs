@@ -1,4 +1,4 @@
-//! BSON bytes to Python objects: the values that are rare or that call Python classes. Same rules as `decode`.
+//! BSON bytes to Python objects: the values that are rare or that call Python classes. The rules are those of `decode`.
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyMemoryView, PySlice, PyString, PyTuple};
@@ -15,7 +15,7 @@ const UUID_LEGACY: u8 = 3;
 const UUID: u8 = 4;
 const OLD_BINARY: u8 = 2;
 
-/// From this size on a raw document inside another is a view of it, as in PyMongo.
+/// From this size on, a raw document inside another is a view of the outer one, as in PyMongo.
 const RAW_VIEW_SIZE: usize = 4096;
 
 impl Codec {
@@ -30,7 +30,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     #[inline(never)]
     pub(super) fn rare_value(&mut self, kind: u8, end: usize) -> Made<'py> {
         let (py, at) = (self.py, self.position);
-        // Those without a class of their own first.
+        // Types without a class of their own first.
         match kind {
             0x05 => return self.binary(end),
             // Undefined.
@@ -147,7 +147,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             match (whole, is_wanted) {
                 (Ok(_), Some(value)) => return self.uuid(value),
                 (Err(_), Some(_)) => return Err(invalid(at, format!("UUID of {length} bytes, expected 16"))),
-                // Other drivers store any length under this subtype; as `Binary` it can be read.
+                // Other drivers store any length under this subtype; `Binary` can hold it.
                 (_, None) => {}
             }
         }
@@ -163,7 +163,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let at = self.position;
         let letters = self.cstring_bytes(end)?;
         if !letters.is_ascii() {
-            // For its error alone, or the handler that forgives it: no option is outside ASCII.
+            // Decoded only for the error, or for the handler that accepts it: options are ASCII.
             self.text(letters, at)?;
         }
         Ok(regex_flags(letters))
@@ -213,7 +213,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 owner.clone()
             }
             Some(owner) if size >= RAW_VIEW_SIZE && size < self.data.len() => {
-                // Neither index is over isize::MAX, which no object exceeds.
+                // Neither index exceeds isize::MAX, since no object does.
                 let range = PySlice::new(py, start as isize, end as isize + 1, 1);
                 PyMemoryView::from(owner)?.get_item(range)?
             }
@@ -222,7 +222,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(class.bind(py).call1((bytes, &self.codec.options))?)
     }
 
-    /// Turns a document with `$ref` and `$id` into a DBRef, unless their types say that it is none.
+    /// Turns a document with `$ref` and `$id` into a DBRef, unless their types show that it is not one.
     #[inline(never)]
     pub(super) fn dbref(&self, made: Bound<'py, PyAny>) -> Made<'py> {
         let name = &self.codec.types.name;
@@ -244,7 +244,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(own_types(self.py)?.dbref.bind(self.py).call1((collection, id, database, made))?)
     }
 
-    /// Dates that are aware, out of range or wanted as `DatetimeMS`.
+    /// Makes dates that are aware, out of range or requested as `DatetimeMS`.
     #[inline(never)]
     pub(super) fn rare_date(&self, mut millis: i64) -> Made<'py> {
         let codec = self.codec;
@@ -329,7 +329,7 @@ fn regex_flags(letters: &[u8]) -> i64 {
     })
 }
 
-/// The UUID of sixteen bytes, or None where the representation wants them as `Binary`.
+/// Returns the UUID of sixteen bytes, or None if the representation keeps them as `Binary`.
 fn uuid_value(mut bytes: [u8; 16], subtype: u8, representation: UuidRepresentation) -> Option<u128> {
     match (representation, subtype) {
         (UuidRepresentation::Standard, UUID) | (UuidRepresentation::PythonLegacy, UUID_LEGACY) => {}
@@ -339,7 +339,7 @@ fn uuid_value(mut bytes: [u8; 16], subtype: u8, representation: UuidRepresentati
     Some(u128::from_be_bytes(bytes))
 }
 
-/// Swaps between a UUID's bytes and the order of the old Java or C# driver; false for other representations.
+/// Converts a UUID's bytes to and from the byte order of the old Java or C# driver; false for other representations.
 pub(super) fn reorder(bytes: &mut [u8; 16], representation: UuidRepresentation) -> bool {
     match representation {
         UuidRepresentation::JavaLegacy => {

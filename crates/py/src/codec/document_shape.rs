@@ -1,11 +1,11 @@
-//! Another target of decoding than the codec's document class: made above this floor, used below it.
+//! A target of decoding other than the codec's document class: the mapper implements it, the driver's batches use it.
 
 use crate::thread_end::Entry;
 use pyo3::prelude::*;
 
-/// Makes one object of one document.
+/// Makes one object from one document.
 pub trait Shape: Send + Sync {
-    /// Returns the object of a document.
+    /// Returns the object made from a document.
     ///
     /// # Errors
     /// A value does not fit, the bytes are no BSON, or an exception of the object's class.
@@ -22,7 +22,7 @@ impl DocumentShape {
         DocumentShape(Entry, Box::new(shape))
     }
 
-    /// Returns the object of a document, as [`Shape::make`] does.
+    /// Returns the object made from a document, as [`Shape::make`] does.
     pub fn make(&self, py: Python<'_>, document: &[u8]) -> PyResult<Py<PyAny>> {
         self.1.make(py, document)
     }

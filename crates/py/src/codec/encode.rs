@@ -1,5 +1,6 @@
 //! Python objects to BSON bytes, hot path: exact dicts and lists and the common values, straight into the output.
-//! What may run the user's code lives in `encode_rare`; around it everything borrowed from a container is held.
+//! Encoding that may run the user's code is in `encode_rare`; around its calls, everything borrowed from a container is
+//! held by a reference.
 //! Spec: bsonspec.org.
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -25,26 +26,26 @@ pub(crate) struct Encoder<'a, 'py> {
     utc: *mut ffi::PyObject,
 }
 
-/// The name of an element. Several types have this, since a third case of `Name` would slow down each element of the codec.
+/// The name of an element. A trait, since a third case of `Name` would slow down every element of the codec.
 pub(crate) trait Named: Copy {
-    /// The index, which is still there when an error comes up; the bytes of a text may be gone.
+    /// Returns the index, which an error can still use; the bytes of a text may be gone by then.
     fn index(self) -> Option<usize>;
 
-    /// Writes a type and the name. There are FIXED bytes of room then, less two.
+    /// Writes a type and the name. Afterwards there is room for FIXED - 2 bytes.
     fn write(self, kind: u8, encoder: &mut Encoder<'_, '_>) -> Result<(), Fault>;
 
-    /// Writes a text under the name.
+    /// Writes a string element under the name.
     #[inline(always)]
     fn write_text(self, text: &[u8], encoder: &mut Encoder<'_, '_>) -> Result<(), Fault> {
         self.write(0x02, encoder)?;
         encoder.text(text)
     }
 
-    /// Where an error came from.
+    /// Returns the step of an error's path.
     fn step(self) -> Step;
 }
 
-/// A field's name where its bytes are.
+/// A field's name, borrowed as bytes.
 #[derive(Clone, Copy)]
 pub(crate) enum Name<'k> {
     Text(&'k [u8]),
@@ -91,7 +92,7 @@ impl Named for Name<'_> {
     }
 }
 
-/// Kept with its NUL, so that it is copied without a look at its bytes.
+/// Stored with its NUL, so it is copied without scanning its bytes.
 impl Named for &name::Name {
     #[inline(always)]
     fn index(self) -> Option<usize> {
@@ -113,7 +114,7 @@ impl Named for &name::Name {
         Ok(())
     }
 
-    /// With one look for room in place of two.
+    /// Checks for room once instead of twice.
     #[inline(always)]
     fn write_text(self, text: &[u8], encoder: &mut Encoder<'_, '_>) -> Result<(), Fault> {
         let length = encoder.size(text.len(), 1)?;
@@ -313,7 +314,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
                 bytes[..12].copy_from_slice(&object_id::bytes_of(value));
                 Some((0x07, u128::from_le_bytes(bytes), 12))
             } else if class == self.datetime {
-                // Any other zone has to be asked.
+                // Any other zone must be asked for its offset.
                 let zone = ffi::PyDateTime_DATE_GET_TZINFO(value);
                 let is_utc =
                     zone == ffi::Py_None() || zone == self.codec.types.utc.as_ptr() || zone == self.utc;
@@ -328,7 +329,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
             if let Some((kind, bytes, size)) = fixed {
                 self.head(kind, name)?;
                 let length = self.out.len();
-                // `head` reserved FIXED bytes beside the name, of which it used two.
+                // `head` reserved FIXED bytes besides the name and used two of them.
                 self.out.as_mut_ptr().add(length).cast::<u128>().write_unaligned(bytes.to_le());
                 self.out.set_len(length + size);
                 return Ok(());
@@ -353,7 +354,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         }
     }
 
-    /// Writes the type and the name; returns where the type is. There are FIXED bytes of room then, less two.
+    /// Writes the type and the name; returns where the type is. Afterwards there is room for FIXED - 2 bytes.
     #[inline(always)]
     pub(crate) fn head(&mut self, kind: u8, name: impl Named) -> Result<usize, Fault> {
         let at = self.out.len();
@@ -373,7 +374,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.out.try_reserve(more).map_err(|_| no_memory(more))
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Fault> {
         self.make_room(bytes.len() + FIXED)?;
         self.out.extend_from_slice(bytes);
@@ -457,7 +458,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.depth -= 1;
         self.make_room(1)?;
         self.out.push(0);
-        // The lengths of values are 31-bit; a sum beyond that is caught for the whole document, in `mod`.
+        // The lengths of values have 31 bits; `mod` checks that the whole document fits too.
         let length = (self.out.len() - start) as u32;
         self.out[start..start + 4].copy_from_slice(&length.to_le_bytes());
         Ok(())
@@ -533,7 +534,7 @@ fn nul_in_name(name: &[u8]) -> Fault {
     found(Kind::Document, format!("Key names must not contain the NULL byte, key was {shown:?}"), "")
 }
 
-/// Copies bytes; few ones without a call.
+/// Copies bytes; a few of them without a call.
 ///
 /// # Safety
 /// `to` must have room for them.

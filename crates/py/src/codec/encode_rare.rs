@@ -18,7 +18,7 @@ use super::make;
 use super::options::UuidRepresentation;
 use super::types::{is_decimal, is_pattern, is_uuid, known_uuid_types, own_types};
 
-/// `_type_marker` of the BSON classes, ours and other libraries'.
+/// `_type_marker` of the BSON classes of this package and of other libraries.
 mod marker {
     pub(super) const BINARY: i64 = 5;
     pub(super) const OBJECT_ID: i64 = 7;
@@ -35,14 +35,14 @@ mod marker {
 }
 
 impl<'py> Encoder<'_, 'py> {
-    /// Writes a value that is mostly of one of our own classes: those are read without their attributes.
+    /// Writes a value, in most cases of one of this package's classes, whose fields are read directly.
     #[inline(never)]
     pub(super) fn own_value(&mut self, kind: usize, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
         let types = own_types(self.py)?;
         if let Some(scope) = types.code.read(value, 0) {
             return self.code(kind, value, &scope);
         }
-        // Anything unusual, errors included, is for the slow path to find again.
+        // The slow path handles anything unusual, errors included, from the start.
         if let Some(subtype) = types.binary.read_attribute(value, 0)
             && let (Ok(subtype), Ok(bytes)) = (subtype.extract::<u8>(), value.cast::<PyBytes>())
         {
@@ -110,7 +110,7 @@ impl<'py> Encoder<'_, 'py> {
                     Err(_) => self.put(kind, 0x12, &number.to_le_bytes()),
                 };
             }
-            // Too large: the type encoder or the fallback may know better.
+            // Too large: the type encoder or the fallback may handle it.
         } else if let Ok(number) = value.cast::<PyFloat>() {
             return self.put(kind, 0x01, &number.value().to_le_bytes());
         } else if value.is_none() {
@@ -145,7 +145,7 @@ impl<'py> Encoder<'_, 'py> {
         self.converted(kind, value, was_converted, was_fallback)
     }
 
-    /// Asks the user's encoders.
+    /// Tries the user's encoders.
     fn converted(
         &mut self,
         kind: usize,
@@ -166,7 +166,7 @@ impl<'py> Encoder<'_, 'py> {
         Err(self.unknown(value))
     }
 
-    /// Encodes an encoder's result; the encoder may have been called from an encoder.
+    /// Encodes an encoder's result; the encoder may have been called by another encoder's result.
     fn again(
         &mut self,
         kind: usize,
@@ -220,13 +220,13 @@ impl<'py> Encoder<'_, 'py> {
         self.bytes(bytes)
     }
 
-    /// The `_type_marker`, if it is an int: classes with a `__getattr__` that answers anything are not ours.
+    /// Returns the `_type_marker`, if it is an int: a `__getattr__` may return anything for it.
     fn marker(&self, value: &Bound<'py, PyAny>) -> Result<Option<i64>, Fault> {
         let Some(marker) = value.getattr_opt(&self.codec.types.name.type_marker)? else { return Ok(None) };
         Ok(if marker.is_exact_instance_of::<PyInt>() { marker.extract().ok() } else { None })
     }
 
-    /// Writes a value of a marked class; false when the marker is none of ours.
+    /// Writes a value of a marked class; false if the marker is unknown.
     fn marked(&mut self, kind: usize, value: &Bound<'py, PyAny>, marker: i64) -> Result<bool, Fault> {
         let name = &self.codec.types.name;
         match marker {
@@ -392,7 +392,7 @@ impl<'py> Encoder<'_, 'py> {
         self.dict(dict, is_top)
     }
 
-    /// Writes a mapping that is no dict, through its iterator and its items.
+    /// Writes a mapping that is not a dict, through its iterator and its items.
     fn mapping(&mut self, mapping: &Bound<'py, PyAny>, is_top: bool) -> Result<(), Fault> {
         let start = self.enter()?;
         let id_name = self.codec.types.name.id.bind(self.py);
@@ -412,7 +412,7 @@ impl<'py> Encoder<'_, 'py> {
         self.leave(start)
     }
 
-    /// Writes the bytes of a raw document as they are.
+    /// Writes the bytes of a raw document unchanged.
     fn raw(&mut self, document: &Bound<'py, PyAny>) -> Result<(), Fault> {
         let raw = document.getattr(&self.codec.types.name.raw)?;
         if let Ok(bytes) = raw.cast::<PyBytes>() {
@@ -423,7 +423,7 @@ impl<'py> Encoder<'_, 'py> {
     }
 }
 
-/// A number of 32 bits without a sign.
+/// An unsigned number of 32 bits.
 fn short(number: &Bound<'_, PyAny>) -> Option<u32> {
     make::long_of(number).ok()?.and_then(|number| u32::try_from(number).ok())
 }
@@ -435,7 +435,7 @@ fn fixed_bytes<const N: usize>(value: &Bound<'_, PyAny>, attribute: &str) -> Res
     })
 }
 
-/// A repr, cut to a length that a message can carry.
+/// A repr, shortened to fit into a message.
 fn shortened(text: &str) -> String {
     const LIMIT: usize = 300;
     match text.char_indices().nth(LIMIT) {
@@ -444,7 +444,7 @@ fn shortened(text: &str) -> String {
     }
 }
 
-/// What to store in place of a value that BSON has no type for.
+/// Suggests how to store a value that BSON has no type for.
 #[cold]
 fn remedy(value: &Bound<'_, PyAny>) -> &'static str {
     if value.is_instance_of::<PySet>() || value.is_instance_of::<PyFrozenSet>() {

@@ -1,5 +1,5 @@
-//! Errors of encoding and decoding before they become Python exceptions: a class, a sentence, and the path of
-//! the offending value, which is built only while an error travels up. Knows the exception classes by name.
+//! Errors of encoding and decoding before they become Python exceptions: a class, a sentence, and the path of the
+//! offending value, which is built only while an error is passed up. Knows the exception classes by name.
 use std::fmt::Write;
 
 use pyo3::exceptions::{
@@ -16,7 +16,7 @@ pub(crate) const MAX_DEPTH: u32 = 500;
 /// The longest path an error names; deeper ones are cut in the middle.
 const MAX_PATH: usize = 24;
 
-/// One step from the document down to the offending value.
+/// One step of the path from the document to the offending value.
 pub(crate) enum Step {
     Key(String),
     Index(usize),
@@ -34,15 +34,15 @@ pub(crate) enum Kind {
     /// A document that no BSON length can hold.
     Size,
     Recursion,
-    /// A value that a model's field does not take.
+    /// A value that a model's field does not accept.
     Field,
 }
 
-/// An error on its way up.
+/// An error that is being passed up.
 pub(crate) enum Problem {
-    /// Raised by the interpreter or by the user's code: passed on as it is.
+    /// Raised by the interpreter or by the user's code; passed on unchanged.
     Python(PyErr),
-    /// Found here. The path is innermost first.
+    /// Found by the codec. The path starts with the innermost step.
     Found { kind: Kind, what: String, tail: String, path: Vec<Step> },
 }
 
@@ -62,14 +62,14 @@ pub(crate) fn raised(py: Python<'_>) -> Fault {
     Box::new(Problem::Python(PyErr::fetch(py)))
 }
 
-/// An error found here: `what` names the failure, `tail` its reason and the remedy.
+/// An error found by the codec: `what` names the failure, `tail` its reason and the remedy.
 #[cold]
 #[inline(never)]
 pub(crate) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>) -> Fault {
     Box::new(Problem::Found { kind, what: what.into(), tail: tail.into(), path: Vec::new() })
 }
 
-/// The error for bytes that there is no memory for.
+/// The error for bytes that do not fit in memory.
 #[cold]
 #[inline(never)]
 pub(crate) fn no_memory(more: usize) -> Fault {
@@ -91,7 +91,7 @@ pub(crate) fn unknown_type(at: usize, code: u8) -> Fault {
     found(Kind::UnknownType, what, "Are you using the latest driver version?")
 }
 
-/// Adds the step that led to the value, going up.
+/// Adds the step that led to the value, while an error is passed up.
 #[cold]
 #[inline(never)]
 pub(crate) fn within(mut fault: Fault, step: Step) -> Fault {
@@ -101,7 +101,7 @@ pub(crate) fn within(mut fault: Fault, step: Step) -> Fault {
     fault
 }
 
-/// An interpreter error met while decoding, as the field reports it: anything but an exit becomes InvalidBSON.
+/// Converts an interpreter error during decoding as PyMongo does: any exception but an exit becomes InvalidBSON.
 #[cold]
 #[inline(never)]
 pub(crate) fn as_invalid(py: Python<'_>, error: PyErr, at: usize) -> Fault {
@@ -122,7 +122,7 @@ pub(crate) fn error_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'p
 }
 
 /// The names of a module of exceptions. They are kept, since a finalizer at the interpreter's exit may need them when
-/// nothing can be imported any more. The module itself is not: those that are still alive then are emptied.
+/// imports no longer work. The module itself is not kept: the interpreter empties modules that are still alive at exit.
 pub(crate) struct ErrorNames {
     module: &'static str,
     names: PyOnceLock<Py<PyDict>>,
@@ -133,7 +133,7 @@ impl ErrorNames {
         ErrorNames { module, names: PyOnceLock::new() }
     }
 
-    /// Loads the module, unless that was done.
+    /// Loads the module, unless it is loaded.
     pub(crate) fn keep<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyDict>> {
         let load = || Ok::<_, PyErr>(py.import(self.module)?.dict().unbind());
         Ok(self.names.get_or_try_init(py, load)?.bind(py))
@@ -147,7 +147,7 @@ impl ErrorNames {
 
 pub(crate) static BSON_ERRORS: ErrorNames = ErrorNames::of("mangonel.bson.errors");
 
-/// Turns an error into the Python exception, with the document it belongs to where the class carries one.
+/// Turns an error into the Python exception, which holds the document if its class has a place for it.
 #[cold]
 #[expect(clippy::boxed_local, reason = "errors travel boxed, so every caller has it so")]
 pub(crate) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bound<'_, PyAny>>) -> PyErr {
@@ -155,7 +155,7 @@ pub(crate) fn into_exception(py: Python<'_>, fault: Fault, document: Option<&Bou
         Problem::Python(error) => return error,
         Problem::Found { kind, what, tail, path } => (kind, what, tail, path),
     };
-    // The beginnings that programs written for PyMongo look for.
+    // Programs written for PyMongo look for these beginnings.
     let mut text = if kind == Kind::Document { format!("Invalid document: {what}") } else { what };
     if let (Kind::UnknownType, Some(name)) = (kind, field_name(&path)) {
         // Writing to a String cannot fail.

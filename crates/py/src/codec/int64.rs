@@ -1,5 +1,5 @@
-//! The class of ints that are always stored in 64 bits: an int refers to nothing, so its instances have no head of the
-//! garbage collector's, which those of every class that Python makes have.
+//! The class of ints that are always stored in 64 bits: an int refers to nothing, so its instances omit the garbage
+//! collector's head, which instances of every class made in Python have.
 use mangonel_entries::entries;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 use crate::native::{make_class, slot};
 
-/// Return a subclass of int with the attributes of this one, whose instances the garbage collector has no part in.
+/// Return a subclass of int with the attributes of this one; the garbage collector ignores its instances.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (class, /))]

@@ -1,5 +1,5 @@
-//! Field names seen before, as Python strings: the same name in a thousand documents is one object. For documents
-//! whose shape is not known; `shapes` is faster for those that come again. Knows nothing about values.
+//! Field names seen before, as Python strings: the same name in a thousand documents is one object. For documents of
+//! unknown shape; `shapes` is faster for shapes that repeat. Knows nothing about values.
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -12,7 +12,7 @@ const SLOTS: usize = 2048;
 
 static KEYS: GilCell<KeyCache> = GilCell::new(KeyCache { slots: Vec::new() });
 
-/// The name of these bytes as the string of the last time.
+/// Returns the string of a name, the same object as last time if possible.
 ///
 /// # Safety
 /// They must be ASCII, 1 to `LONGEST`, with the only NUL at the end.
@@ -39,14 +39,14 @@ struct Slot {
     string: *mut ffi::PyObject,
 }
 
-/// A direct-mapped table: a collision replaces.
+/// A direct-mapped table: a collision replaces the entry.
 struct KeyCache {
     slots: Vec<Slot>,
 }
 
 impl KeyCache {
     /// Finds or makes the string of an ASCII name of 1 to `LONGEST` bytes, NUL included. Returns a borrowed string, or
-    /// null with the error set, and the string it replaced (or null), for the caller to release when the table is no
+    /// null with the error set, and the string it replaced (or null), which the caller releases when the table is no
     /// longer borrowed.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! The inside of `dict` in CPython 3.11 to 3.15, for making one from a known set of keys at once.
+//! The internal layout of `dict` in CPython 3.11 to 3.15, to make one from a known set of keys at once.
 //!
 //! Off, and everything goes through the C API, unless the build compared the structures below with the interpreter's own
 //! headers (`layout.c`), the self-test at import passed, and `MANGONEL_DICT_LAYOUT` is not 0. Knows no BSON.
@@ -10,13 +10,13 @@ use pyo3::types::PyDict;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// The empty dicts' shared table counts its dicts (3.11); later ones are immortal.
+/// Whether the shared table of empty dicts counts its references (3.11); in later versions it is immortal.
 static COUNTS_EMPTY: AtomicBool = AtomicBool::new(true);
 
-/// New dicts are known to the garbage collector from the start (3.14); older ones when they get a container.
+/// Whether the garbage collector tracks new dicts from the start (3.14); before, once they hold a container.
 static TRACKS_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether the inside may be used.
+/// Returns whether the internal layout may be used.
 #[inline]
 pub(super) fn is_on(_py: Python<'_>) -> bool {
     ON.load(Ordering::Relaxed)
@@ -27,8 +27,8 @@ pub(super) fn switch(is_on: bool) {
     ON.store(is_on, Ordering::Relaxed);
 }
 
-/// Finds out how empty dicts share their table and whether they are tracked. False if neither known way
-/// applies.
+/// Learns how empty dicts share their table and whether they are tracked. False: this interpreter does neither in a
+/// known way.
 ///
 /// # Safety
 /// The structures must be those of this interpreter.
@@ -57,12 +57,12 @@ pub(super) unsafe fn learn_empty_dicts() -> bool {
     }
 }
 
-/// Memory for a table, from the allocator that the interpreter takes it from and gives it back to.
+/// Allocates memory for a table from the interpreter's allocator for tables.
 ///
 /// # Safety
 /// The interpreter's lock must be held.
 unsafe fn allocate(size: usize) -> *mut Keys {
-    // SAFETY: the caller holds the lock; any size may be asked for, and null is an answer.
+    // SAFETY: the caller holds the lock; any size may be requested, and null is a valid result.
     unsafe {
         #[cfg(Py_3_13)]
         let memory = ffi::PyMem_Malloc(size);
@@ -111,7 +111,7 @@ struct Entry {
 /// The entries that the smallest table has room for, which is that of most dicts.
 const SMALL_ROOM: usize = 5;
 
-/// All of the smallest table that stands before its entries: `Keys`, and eight indices of a byte.
+/// The part of the smallest table before its entries: `Keys`, and eight one-byte indices.
 type SmallHead = [u64; 5];
 
 /// The table of a dict whose keys are all str, to be copied with other values.
@@ -230,7 +230,7 @@ unsafe fn large_keys(table: &Table, entries: usize) -> *mut Keys {
     }
 }
 
-/// As `large_keys`, of a table with a `SmallHead`, without a call to copy and one to clear.
+/// Like `large_keys`, for a table with a `SmallHead`; saves two calls, to copy and to clear.
 ///
 /// # Safety
 /// The interpreter's lock must be held, and the table have such a head.
@@ -243,7 +243,7 @@ unsafe fn small_keys(table: &Table) -> *mut Keys {
         let keys = allocate(size_of::<SmallHead>() + ENTRIES);
         if !keys.is_null() {
             let (from, to) = (table.keys.cast::<SmallHead>(), keys.cast::<SmallHead>());
-            // Word by word: of a copy of the whole, the compiler makes the same call as in `large_keys`.
+            // Word by word: for a copy of the whole, the compiler would emit the same call as in `large_keys`.
             (*to)[0] = (*from)[0];
             (*to)[1] = (*from)[1];
             (*to)[2] = (*from)[2];
@@ -291,7 +291,7 @@ impl Fields {
         Self { dict, at: 0, is_open: is_on(py) }
     }
 
-    /// As `of`, looking into the table whether or not that is on; for the self-test.
+    /// Like `of`, but uses the internal layout even if that is off; for the self-test.
     ///
     /// # Safety
     /// As for `of`; the structures must be those of this interpreter.
@@ -299,7 +299,7 @@ impl Fields {
         Self { dict, at: 0, is_open: true }
     }
 
-    /// The next key and value, borrowed from the dict.
+    /// Returns the next key and value, borrowed from the dict.
     ///
     /// # Safety
     /// As for `of`.
@@ -343,7 +343,7 @@ impl Fields {
     }
 }
 
-/// The items of a dict, with references of their own. Code that runs meanwhile may change the dict.
+/// The items of a dict, each with its own reference. Code that runs in between may change the dict.
 pub(crate) struct Items<'a, 'py> {
     dict: &'a Bound<'py, PyDict>,
     fields: Fields,

@@ -1,12 +1,12 @@
-//! Python objects of the simplest classes, and questions about any object, as safe functions: what the C API makes is a
-//! `Bound`, which releases itself, or a `Fault`. pyo3's own constructors panic where there is no memory. Knows no BSON.
+//! Python objects of the simplest classes, and questions about any object, as safe functions: a result of the C API is
+//! a `Bound`, which releases itself, or a `Fault`. pyo3's own constructors panic without memory. Knows no BSON.
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::fault::{Fault, raised};
 
-/// A new object, or why there is none.
+/// A new object, or the reason why there is none.
 pub(crate) type Made<'py> = Result<Bound<'py, PyAny>, Fault>;
 
 /// Takes over the result of a call of the C API.
@@ -37,7 +37,7 @@ pub(crate) fn short_int(py: Python<'_>, number: i32) -> Made<'_> {
     unsafe { owned(py, ffi::PyLong_FromLong(number.into())) }
 }
 
-/// An int without a sign.
+/// An unsigned int.
 #[inline(always)]
 pub(crate) fn natural(py: Python<'_>, number: u64) -> Made<'_> {
     // SAFETY: the call takes any `u64`, needs the GIL, which `py` shows, and returns a new reference or null.
@@ -55,7 +55,7 @@ pub(crate) fn long_of(number: &Bound<'_, PyAny>) -> Result<Option<i64>, Fault> {
     Ok((overflow == 0).then_some(found))
 }
 
-/// The number of an int without a sign; None: it is no such number, or does not fit.
+/// The value of an unsigned int; None: it is no such number, or does not fit.
 pub(crate) fn natural_of(number: &Bound<'_, PyAny>) -> Option<u64> {
     // SAFETY: the object is alive; where it is no such number, the interpreter's error is set, and ignored.
     let found = unsafe { ffi::PyLong_AsUnsignedLongLong(number.as_ptr()) };
@@ -107,7 +107,7 @@ pub(crate) fn empty_dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyDict_New()) }
 }
 
-/// A set of an object's items.
+/// A set of the items of an iterable.
 pub(crate) fn set_of<'py>(items: &Bound<'py, PyAny>, is_frozen: bool) -> Made<'py> {
     // SAFETY: `items` is alive as long as its `Bound`; for any object, the result is a new reference or null.
     unsafe {
@@ -131,14 +131,14 @@ pub(crate) fn set_item(
     }
 }
 
-/// Tells whether an object is of a class or of a subclass of it, ignoring its `__class__`.
+/// Returns whether an object is an instance of a class or of a subclass, ignoring its `__class__`.
 #[inline(always)]
 pub(crate) fn is_of(object: &Bound<'_, PyAny>, class: &Py<PyType>) -> bool {
     // SAFETY: both are alive as long as the references to them, and the second is a type: `Py<PyType>` says so.
     unsafe { ffi::PyObject_TypeCheck(object.as_ptr(), class.as_ptr().cast()) != 0 }
 }
 
-/// Tells whether the garbage collector looks at objects like this one.
+/// Returns whether the garbage collector tracks objects of this object's class.
 #[inline(always)]
 pub(crate) fn is_collected(object: &Bound<'_, PyAny>) -> bool {
     let class = object.get_type_ptr();

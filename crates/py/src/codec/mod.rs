@@ -1,7 +1,7 @@
-//! Python objects to and from BSON bytes, with no tree of Rust values between. Knows no sockets and no commands.
+//! Python objects to and from BSON bytes, with no tree of Rust values in between. Knows no sockets and no commands.
 //!
-//! `encode*` and `decode*` are split by temperature: the hot files touch exact builtin types only and run no Python
-//! code; the rare files call classes and user hooks. `fault` is how errors travel, `types` where classes come from.
+//! `encode` and `decode` are the hot paths: they handle exact builtin types only and run no Python code. `encode_rare`
+//! and `decode_rare` call classes and user hooks. `fault` carries errors, `types` provides classes.
 pub(crate) mod cell;
 pub(crate) mod collector;
 pub(crate) mod datetime;
@@ -70,7 +70,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reseed_object_ids, module)?)
 }
 
-/// Appends a document. On an error the output is as long as before.
+/// Appends a document. On an error the output keeps its old length.
 ///
 /// # Errors
 /// `InvalidDocument`, `OverflowError` and others, with the path of the value; or an exception of the user's code.
@@ -84,7 +84,7 @@ pub fn encode_document(
     appended(py, out, |out| Encoder::new(py, codec, check_keys, out).top(document), || Ok(document.clone()))
 }
 
-/// Appends a document of these fields. On an error `shown` makes the document that the exception names.
+/// Appends a document made of these fields. On an error `shown` makes the document that the exception holds.
 ///
 /// # Errors
 /// As `encode_document`, and those of `shown`.
@@ -98,7 +98,7 @@ pub fn encode_fields<'py>(
     appended(py, out, |out| Encoder::new(py, codec, false, out).fields(fields), shown)
 }
 
-/// Appends what `write` does, or nothing; `shown` makes the document that the exception names.
+/// Appends the output of `write`, or nothing on an error; `shown` makes the document that the exception holds.
 #[inline]
 fn appended<'py>(
     py: Python<'py>,
@@ -117,11 +117,11 @@ fn appended<'py>(
     })
 }
 
-/// Appends a document that is going to be inserted and returns its `_id`: without one it gets a new ObjectId, also in
-/// the caller's mapping. A raw document goes as it is and returns None.
+/// Appends a document to insert and returns its `_id`; a document without one gets a new ObjectId, also in the caller's
+/// mapping. A raw document is appended unchanged, and None returned.
 ///
 /// # Errors
-/// As `encode_document`; also the exception of a mapping that does not let its `_id` be set.
+/// As `encode_document`; also the exception of a mapping that refuses to set its `_id`.
 pub fn encode_for_insert(
     py: Python<'_>,
     document: &Bound<'_, PyAny>,
@@ -163,7 +163,7 @@ pub fn encode_for_insert(
 /// Makes a `bytes` object.
 ///
 /// # Errors
-/// `MemoryError`: there is no memory for it.
+/// `MemoryError`: it does not fit in memory.
 pub fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
     // A slice is never longer than isize::MAX.
     let length = bytes.len() as ffi::Py_ssize_t;
@@ -178,7 +178,7 @@ pub fn bytes_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyByt
 /// Makes this many fresh ObjectIds at once.
 ///
 /// # Errors
-/// When the system has no random bytes to give.
+/// When the system provides no random bytes.
 pub(crate) fn generate_object_ids(py: Python<'_>, count: usize) -> PyResult<IdRange> {
     object_id::generate_many(py, count)
 }
@@ -186,12 +186,12 @@ pub(crate) fn generate_object_ids(py: Python<'_>, count: usize) -> PyResult<IdRa
 /// Returns the bytes of a fresh ObjectId.
 ///
 /// # Errors
-/// When the system has no random bytes to give.
+/// When the system provides no random bytes.
 pub fn generate_object_id(py: Python<'_>) -> PyResult<[u8; 12]> {
     object_id::generate(py)
 }
 
-/// Makes an ObjectId of its bytes.
+/// Makes an ObjectId from its bytes.
 ///
 /// # Errors
 /// When there is no memory for it.
@@ -320,7 +320,7 @@ fn reseed_object_ids(py: Python<'_>) -> PyResult<()> {
     object_id::reseed(py)
 }
 
-/// Reads an argument that is True or False. Python puts the name of the argument before the message.
+/// Reads an argument that must be True or False. Python puts the argument's name before the message.
 fn flag(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     value.extract().or_else(|_| {
         let found = value.get_type().name()?;
@@ -328,7 +328,7 @@ fn flag(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     })
 }
 
-/// The codec of these options; None stands for the defaults.
+/// Returns the codec for these options; None: the default options.
 fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<Codec>> {
     match options {
         Some(options) => Codec::from_options(options),
@@ -336,7 +336,7 @@ fn prepared(py: Python<'_>, options: Option<&Bound<'_, PyAny>>) -> PyResult<Py<C
     }
 }
 
-/// Switch the use of the interpreter's inside on or off, for tests; tell whether it is on.
+/// Switch the use of the interpreter's internal layout on or off, for tests; return whether it is on.
 #[entries]
 #[pyfunction]
 #[pyo3(name = "_set_dict_layout")]
@@ -349,7 +349,7 @@ fn set_dict_layout(py: Python<'_>, is_on: bool) -> bool {
     is_on
 }
 
-/// Tell which ways around the C API are used: `objects` and `dicts`, each "on", or "off: " and why.
+/// Return which shortcuts around the C API are used: `objects` and `dicts`, each "on", or "off: " and the reason.
 #[entries]
 #[pyfunction]
 #[pyo3(name = "_fast_paths")]
@@ -357,8 +357,8 @@ fn fast_paths(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     selftest::found().into_py_dict(py)
 }
 
-/// For tests: compare the objects of each fast way with the interpreter's own; return for each whether nothing
-/// differed.
+/// For tests: compare the objects that each shortcut makes with the interpreter's own; return for each whether they are
+/// equal.
 #[entries]
 #[pyfunction]
 #[pyo3(name = "_fast_paths_hold")]
@@ -366,8 +366,9 @@ fn fast_paths_hold(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     selftest::hold(py).into_py_dict(py)
 }
 
-/// Runs `action` on bytes that cannot change, and the object that raw documents may be views of: a `bytes` object, a view
-/// of one, or a copy of any other buffer. None for a bytearray: each raw document is a copy of its own part, as in PyMongo.
+/// Runs `action` on bytes that cannot change, and the object for raw documents to be views of: a `bytes` object, a view
+/// of one, or a copy of any other buffer. None for a bytearray: each raw document is a copy of its own part, as in
+/// PyMongo.
 fn with_bytes<'py>(
     data: &Bound<'py, PyAny>,
     action: impl FnOnce(&[u8], Option<&Bound<'py, PyAny>>) -> Result<Bound<'py, PyAny>, Fault>,
@@ -390,7 +391,7 @@ fn with_bytes<'py>(
     result.map_err(|fault| into_exception(py, fault, None))
 }
 
-/// Returns the `bytes` object that a memoryview shows, and which of its bytes; `None` for anything that may change.
+/// Returns the `bytes` object behind a memoryview, and the range of its bytes; `None` for anything that may change.
 fn viewed_bytes<'py>(
     data: &Bound<'py, PyAny>,
     buffer: &PyBuffer<u8>,

@@ -1,7 +1,7 @@
-//! The bytes of a field name, kept so that the next name of a document is compared sixteen bytes at a time, NUL
-//! included: no scan for its end, no hash. Knows nothing about Python.
+//! The bytes of a field name, stored for comparing the next name of a document sixteen bytes at a time, NUL included:
+//! no scan for its end, no hash. Knows nothing about Python.
 
-/// Longest name, with its NUL, that is kept.
+/// The longest stored name, with its NUL.
 pub(crate) const LONGEST: usize = 128;
 const HEAD: usize = 16;
 
@@ -9,20 +9,20 @@ const HEAD: usize = 16;
 pub(crate) struct Name {
     /// The first sixteen bytes, padded with zeros.
     head: [u64; 2],
-    /// Which of them belong to the name.
+    /// A mask of the bytes of `head` that belong to the name.
     mask: [u64; 2],
     /// The bytes after them.
     rest: Box<[u8]>,
-    /// With the NUL. 0: no name.
+    /// The length with the NUL. 0: no name.
     length: u8,
-    /// JSON writes it as it is: without quotes, backslashes and control characters.
+    /// Whether JSON writes it unchanged: no quotes, backslashes or control characters.
     is_plain: bool,
 }
 
 impl Name {
-    /// What no input starts with.
+    /// A name that no input starts with.
     pub(crate) fn none() -> Self {
-        // A bit that the mask leaves out of every input.
+        // A bit that the mask removes from every input.
         Self { head: [1, 0], mask: [0; 2], rest: Box::default(), length: 0, is_plain: false }
     }
 
@@ -128,7 +128,7 @@ impl Name {
             })
     }
 
-    /// At the end of the input.
+    /// Compares near the end of the input.
     fn starts_short(&self, input: &[u8]) -> bool {
         let mut head = [0; HEAD];
         head[..8].copy_from_slice(&self.head[0].to_le_bytes());
@@ -144,7 +144,7 @@ fn words(bytes: &[u8; HEAD]) -> [u64; 2] {
     [number as u64, (number >> 64) as u64]
 }
 
-/// Mixes the bytes of a name: short input, and no adversary (a collision costs a comparison).
+/// Hashes the bytes of a name: they are few, and no adversary matters (a collision only costs a comparison).
 #[inline]
 pub(crate) fn hash(bytes: &[u8], seed: u64) -> u64 {
     let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -164,7 +164,7 @@ pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let (chunks, rest) = bytes.as_chunks::<8>();
     let seen = chunks.iter().fold(0, |seen, chunk| seen | u64::from_le_bytes(*chunk));
-    // The last eight bytes once more, rather than the rest one by one.
+    // The last eight bytes, overlapping the others, rather than the rest one by one.
     let tail = match bytes.last_chunk::<8>() {
         Some(last) => u64::from_le_bytes(*last),
         None => rest.iter().fold(0, |seen, byte| seen | u64::from(*byte)),

@@ -80,8 +80,8 @@ pub(crate) unsafe fn create(
             free.objects[free.count]
         })
     };
-    // SAFETY: a reused object is whole but for its reference count of 0, and owns a reference to the class; a new one is of
-    // our size, as the caller promises the class. Nothing else refers to either.
+    // SAFETY: a reused object is complete except for its reference count of 0, and owns a reference to the class; a new
+    // one is of our size, as the caller promises the class. Nothing else refers to either.
     unsafe {
         let object = if reused.is_null() {
             let object = ffi::PyType_GenericAlloc(class, 0).cast::<ObjectIdObject>();
@@ -110,7 +110,7 @@ pub(crate) unsafe fn bytes_of(object: *mut ffi::PyObject) -> [u8; 12] {
     unsafe { (*object.cast::<ObjectIdObject>()).bytes }
 }
 
-/// Ids that were made together: they differ in their counter alone.
+/// Ids that were made together; only their counters differ.
 #[derive(Clone, Copy, Debug)]
 pub struct IdRange {
     seconds: u32,
@@ -119,11 +119,11 @@ pub struct IdRange {
 }
 
 impl IdRange {
-    /// The bytes of one of them.
+    /// Returns the bytes of one of them.
     #[inline]
     pub fn get(&self, index: usize) -> [u8; 12] {
         let counter = u64::from(self.counter) + index as u64;
-        // The counter has three bytes; where it begins again, the next second keeps ids apart.
+        // The counter has three bytes; when it wraps around, the next second keeps ids distinct.
         let seconds = self.seconds.wrapping_add((counter >> 24) as u32);
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&seconds.to_be_bytes());
@@ -175,12 +175,13 @@ pub(crate) fn of_bytes(py: Python<'_>, bytes: [u8; 12]) -> PyResult<Bound<'_, Py
     unsafe { Bound::from_owned_ptr_or_err(py, create(py, class, bytes)) }
 }
 
-/// Takes a new random part and a new start of the counter: in a forked child, or the two would make the same ids.
+/// Takes a new random part and a new start of the counter: in a forked child, which would otherwise make the same ids
+/// as its parent.
 pub(crate) fn reseed(py: Python<'_>) -> PyResult<()> {
     seed(py, false)
 }
 
-/// Asks the system for random bytes, which lets other threads run; at first use the one that comes first counts.
+/// Gets random bytes from the system, which lets other threads run; at first use the first thread's bytes are kept.
 fn seed(py: Python<'_>, only_first: bool) -> PyResult<()> {
     let random: [u8; 8] = py.import("os")?.call_method1("urandom", (8,))?.extract()?;
     if only_first && GENERATOR.get(py).is_seeded {
@@ -205,7 +206,7 @@ fn parse(value: &Bound<'_, PyAny>) -> PyResult<[u8; 12]> {
     if let Ok(text) = value.cast::<PyString>() {
         return text.to_str().ok().and_then(parse_hex).ok_or_else(|| invalid_id(value));
     }
-    // Bytes of another length are a wrong type to the field's package, and so they are here.
+    // For bytes of another length, PyMongo's ObjectId raises TypeError, and so does this one.
     if let Some(bytes) = value.cast::<PyBytes>().ok().and_then(|bytes| bytes.as_bytes().try_into().ok()) {
         return Ok(bytes);
     }
@@ -291,7 +292,7 @@ unsafe extern "C" fn tp_new(
     })
 }
 
-/// Everything happened in `tp_new`; this one lets subclasses hand their arguments to `super().__init__`.
+/// Does nothing, since `tp_new` did everything; it lets subclasses pass their arguments to `super().__init__`.
 ///
 /// # Safety
 /// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
@@ -322,7 +323,8 @@ unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// Declares functions that the interpreter calls with an instance and nothing else that matters, each around a safe one.
+/// Declares functions that the interpreter calls with an instance and no other relevant argument, each around a safe
+/// one.
 ///
 /// # Safety
 /// The functions are for this class's table alone: called with a live instance of it, and with the GIL held.
@@ -455,12 +457,12 @@ unsafe extern "C" fn is_valid(_: *mut ffi::PyObject, value: *mut ffi::PyObject) 
     })
 }
 
-/// Whether an error means that a value is no id.
+/// Whether an error means that a value is not a valid id.
 fn is_refusal(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     Ok(error.is_instance_of::<PyTypeError>(py) || error.matches(py, error_class(py, "InvalidId")?)?)
 }
 
-/// Takes the states other libraries' pickles carry: bytes, the same bytes as latin-1 text, or a dict with either.
+/// Accepts the states in pickles of other libraries: bytes, the same bytes as latin-1 text, or a dict with either.
 ///
 /// # Safety
 /// Called by the interpreter, the GIL held, with live objects as the method's flags say.

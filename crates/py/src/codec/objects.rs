@@ -1,6 +1,6 @@
 //! `int` subclasses, `datetime` and ASCII `str` made from the structures in CPython's public headers (`longintrepr.h`,
-//! `datetime.h`, `unicodeobject.h`), without their constructors: an Int64 costs 10 ns instead of 50 to 70. Used when a
-//! self-test at import finds them right. Knows no BSON.
+//! `datetime.h`, `unicodeobject.h`), without their constructors: an Int64 costs 10 ns instead of 50 to 70. Used if the
+//! self-test at import passed. Knows no BSON.
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use pyo3::ffi;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Tells whether the self-test passed.
+/// Returns whether the self-test passed.
 #[inline]
 pub(super) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -65,7 +65,7 @@ pub(super) unsafe fn naive_datetime(millis: i64) -> *mut ffi::PyObject {
     }
 }
 
-/// Gives new memory the head of an object with one reference, which the caller owns.
+/// Writes the head of an object into new memory, with one reference, which the caller owns.
 ///
 /// # Safety
 /// `object` must have room for a head that nothing refers to yet. For a heap type the caller owns one more reference to it.
@@ -86,13 +86,13 @@ struct Long {
     digits: [u32; 3],
 }
 
-/// The digits' number and the sign as one word.
+/// The number of digits and the sign in one word.
 #[cfg(not(Py_3_12))]
 fn tag(count: isize, value: i64) -> isize {
     if value < 0 { -count } else { count }
 }
 
-/// The digits' number and the sign as one word.
+/// The number of digits and the sign in one word.
 #[cfg(Py_3_12)]
 fn tag(count: isize, value: i64) -> isize {
     count << 3 | (1 - value.signum() as isize)
@@ -124,7 +124,7 @@ pub(super) unsafe fn int(class: *mut ffi::PyTypeObject, value: i64) -> *mut ffi:
     }
 }
 
-/// Tells whether instances of the class have the layout of `int`, with nothing of the garbage collector before them.
+/// Tells whether instances of the class have the layout of `int`, without the garbage collector's head before them.
 pub(super) fn is_plain_int(class: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: the callers pass the pointer of a class that they hold a reference to; `int` is static. Both are only read.
     unsafe {
@@ -150,7 +150,8 @@ struct Ascii {
     wide: *mut u8,
 }
 
-/// The `state` of a new ASCII string: bits whose order is the compiler's, read from a string the interpreter made.
+/// The `state` of a new ASCII string, read from a string of the interpreter: the compiler chooses the order of its
+/// bits.
 static STATE: AtomicU32 = AtomicU32::new(0);
 
 /// Learns the layout of ASCII strings from a new one.
@@ -164,7 +165,8 @@ pub(super) fn learn_ascii(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The characters of a string that are ASCII and stand in the object itself; `None` of any other, or where it cannot be told.
+/// Returns the characters of an ASCII string that are stored in the object itself; `None` for other strings, or if this
+/// is unknown.
 ///
 /// # Safety
 /// `text` must be a live str, and outlive the result.
@@ -175,7 +177,7 @@ pub(super) unsafe fn ascii_of<'k>(text: *mut ffi::PyObject) -> Option<&'k [u8]> 
     unsafe {
         #[cfg(not(Py_3_14))]
         let data = (ffi::PyUnicode_IS_COMPACT_ASCII(text) != 0).then(|| ffi::PyUnicode_1BYTE_DATA(text));
-        // 3.14 has no such test outside its headers. A new ASCII string has no bits but those that say so.
+        // 3.14 exports no function for this test. A new ASCII string has only these bits set.
         #[cfg(Py_3_14)]
         let data = {
             let (sample, object) = (STATE.load(Ordering::Relaxed), text.cast::<Ascii>());

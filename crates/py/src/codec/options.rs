@@ -11,7 +11,7 @@ use super::cell::GilCell;
 use super::types::{Types, types};
 use crate::thread_end::Entry;
 
-/// What a document becomes.
+/// The class of decoded documents.
 pub(crate) enum DocumentClass {
     Dict,
     /// `RawBSONDocument` or a subclass: its bytes and the options.
@@ -20,7 +20,7 @@ pub(crate) enum DocumentClass {
     Mapping(Py<PyAny>),
 }
 
-/// How `uuid.UUID` is stored. The numbers are those of `UuidRepresentation`.
+/// The form in which `uuid.UUID` is stored. The numbers are those of `UuidRepresentation`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UuidRepresentation {
     Unspecified,
@@ -30,7 +30,7 @@ pub(crate) enum UuidRepresentation {
     CsharpLegacy,
 }
 
-/// What a date becomes. The numbers are those of `DatetimeConversion`.
+/// The type of decoded dates. The numbers are those of `DatetimeConversion`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DatetimeConversion {
     Datetime,
@@ -39,7 +39,7 @@ pub(crate) enum DatetimeConversion {
     Auto,
 }
 
-/// Prepared options; build it once and keep it, or let `Codec::from_options` find it again.
+/// Prepared options; make it once and keep it, or call `Codec::from_options`, which remembers it.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct Codec {
     _entry: Entry,
@@ -68,7 +68,7 @@ impl Codec {
         Self::read(codec_options)
     }
 
-    /// The `CodecOptions` it was made from.
+    /// The `CodecOptions` from which it was made.
     #[getter]
     fn codec_options(&self, py: Python<'_>) -> Py<PyAny> {
         self.options.clone_ref(py)
@@ -87,7 +87,7 @@ static CACHE: GilCell<Cache> = GilCell::new(Cache { entries: Vec::new(), next: 0
 static DEFAULT: PyOnceLock<Py<Codec>> = PyOnceLock::new();
 
 impl Codec {
-    /// Whether documents are made raw.
+    /// Whether documents are decoded as raw documents.
     pub fn makes_raw_documents(&self) -> bool {
         matches!(self.document_class, DocumentClass::Raw(_))
     }
@@ -151,7 +151,7 @@ impl Codec {
             Ok((!map.is_empty()).then(|| map.unbind()))
         };
         let tzinfo = optional(options.getattr("tzinfo")?);
-        // Without making a member of it, for which `enum` would have to be imported; options of other packages have none.
+        // Read without making an enum member, which would import `enum`; options of other packages lack this attribute.
         let dates = match options.getattr_opt("_datetime_conversion")? {
             Some(number) => number,
             None => options.getattr("datetime_conversion")?,
@@ -209,7 +209,7 @@ fn optional(value: Bound<'_, PyAny>) -> Option<Bound<'_, PyAny>> {
 
 fn document_class(class: &Bound<'_, PyAny>, types: &Types) -> PyResult<DocumentClass> {
     let py = class.py();
-    // A parametrised class such as dict[str, Any] stands for its origin.
+    // For a parametrised class such as dict[str, Any], its origin is used.
     let origin = match class.cast::<PyType>() {
         Ok(_) => class.clone(),
         Err(_) => class.getattr_opt("__origin__")?.unwrap_or_else(|| class.clone()),

@@ -1,6 +1,6 @@
-//! Builds instances of a small Python class without running its `__init__`: allocates, then stores the
-//! arguments where `__init__` would. A sample made by the class itself shows these places. A class that does
-//! anything else with its arguments is called. Knows nothing about BSON.
+//! Builds instances of a small Python class without running its `__init__`: allocates, then stores the arguments where
+//! `__init__` would. A sample that the class itself made shows these places. If a class does anything else with its
+//! arguments, it is called. Knows nothing about BSON.
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
@@ -9,7 +9,7 @@ use super::fault::{Fault, raised};
 use super::make::{Made, owned};
 use super::slot;
 
-/// Where `__init__` stores one argument.
+/// The place where `__init__` stores one argument.
 enum Place {
     /// A `__slots__` member at this offset of the instance.
     Offset(usize),
@@ -20,13 +20,13 @@ enum Place {
 /// The base that allocates the instance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Base {
-    /// `object`: nothing of the arguments lives in the base.
+    /// `object`: the base holds none of the arguments.
     Plain,
     /// `str` or `bytes`: the first argument is the base's value.
     Value,
 }
 
-/// A class and how its instances are built.
+/// A class and the way to build its instances.
 pub(super) struct Recipe {
     class: Py<PyType>,
     /// None: call the class.
@@ -41,7 +41,7 @@ impl Recipe {
         Self::probe_made(class, &sample, arguments)
     }
 
-    /// The same, with a sample made in another way.
+    /// Like `probe`, with a sample made in another way.
     pub(super) fn probe_made(
         class: Bound<'_, PyType>,
         sample: &Bound<'_, PyAny>,
@@ -71,7 +71,7 @@ impl Recipe {
                 (None, None) => return Ok(Self { class: class.unbind(), places: None }),
             });
         }
-        // A class that keeps more than its arguments has an `__init__` worth running.
+        // If a class keeps more than its arguments, its `__init__` must run.
         let known = slots.len() + attributes.len() == stored.len();
         Ok(Self { class: class.unbind(), places: known.then_some((base, places)) })
     }
@@ -92,7 +92,7 @@ impl Recipe {
         unsafe { slot::read(object, *offset) }
     }
 
-    /// The same for one that is kept in the instance's `__dict__`.
+    /// Like `read`, for an argument in the instance's `__dict__`.
     pub(super) fn read_attribute<'py>(
         &self,
         object: &Bound<'py, PyAny>,
@@ -157,14 +157,14 @@ impl Recipe {
     }
 }
 
-/// A new instance with nothing in it.
+/// Makes a new, empty instance.
 fn allocate<'py>(class: &Bound<'py, PyType>) -> Made<'py> {
     let raw = class.as_type_ptr();
     // SAFETY: a live class's own allocator, which gives a new reference or null.
     unsafe { owned(class.py(), (*raw).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc)(raw, 0)) }
 }
 
-/// A new instance of a subclass of `str` or `bytes`, made by the base alone.
+/// Makes an instance of a subclass of `str` or `bytes` with the base's constructor alone.
 fn new_value<'py>(class: &Bound<'py, PyType>, value: &Bound<'py, PyAny>) -> Made<'py> {
     let py = class.py();
     let arguments = PyTuple::new(py, [value])?;

@@ -11,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use super::{datetime, layout, objects};
 
-/// The results for `objects` and `layout`, as indexes of `WORDS`; `set` cannot switch on an unusable way.
+/// The results for `objects` and `layout`, as indexes of `WORDS`; `set` cannot switch on one that is unusable.
 static OBJECTS: AtomicU8 = AtomicU8::new(OTHER_INTERPRETER);
 static DICTS: AtomicU8 = AtomicU8::new(OTHER_INTERPRETER);
 
@@ -33,7 +33,7 @@ const WORDS: [&str; 5] = [
 struct Samples {
     /// Sizes of dicts.
     sizes: &'static [usize],
-    /// How far the ends of the integers' range are shifted.
+    /// Shifts of the ends of the integers' range.
     shifts: &'static [u32],
     /// Milliseconds since 1970.
     dates: &'static [i64],
@@ -43,7 +43,8 @@ struct Samples {
     tables: &'static CStr,
 }
 
-/// One of each way: tables of every kind, indices of one and of two bytes, integers of one, two and three digits.
+/// One sample of each kind: tables of every kind, indices of one and of two bytes, integers of one, two and three
+/// digits.
 const FEW: Samples = Samples {
     sizes: &[1, 6, 171],
     shifts: &[0, 2, 33, 63],
@@ -88,7 +89,7 @@ emptied['again'] = 1
 tables = [{}, {'one': 1}, split, strings, holes, grown, mixed, emptied, dict.fromkeys('abc')]",
 };
 
-/// Runs the self-test and switches on the ways that pass, unless the environment forbids them.
+/// Runs the self-test and switches on the parts that pass, unless the environment forbids them.
 pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     // SAFETY: `py` shows that the GIL is held; the import may be done again, and leaves an error where it fails.
     unsafe { ffi::PyDateTime_IMPORT() };
@@ -116,12 +117,12 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     };
     DICTS.store(dicts, Ordering::Relaxed);
     layout::switch(dicts == ON);
-    // An exception that a failed check left behind is no error of the import.
+    // A failed check may leave an exception; it must not fail the import.
     drop(PyErr::take(py));
     Ok(())
 }
 
-/// Makes all samples, and returns by name whether each way that is on behaves correctly.
+/// Makes all samples; returns by name whether each part that is on behaves correctly.
 pub(super) fn hold(py: Python<'_>) -> [(&'static str, bool); 2] {
     let is_on = |found: &AtomicU8| found.load(Ordering::Relaxed) >= SWITCHED_OFF;
     // SAFETY: what is on, or only switched off, passed `decide`, which found that the structures are this interpreter's
@@ -153,20 +154,20 @@ unsafe fn dicts_pass(py: Python<'_>, samples: &Samples) -> bool {
     unsafe { dicts(py, samples.sizes).unwrap_or(false) && walks(py, samples.tables).unwrap_or(false) }
 }
 
-/// Returns the fast ways by name, each "on" or the reason why not.
+/// Returns both parts by name, each "on" or the reason why not.
 pub(super) fn found() -> [(&'static str, &'static str); 2] {
     let word = |found: &AtomicU8| WORDS[usize::from(found.load(Ordering::Relaxed))];
     [("objects", word(&OBJECTS)), ("dicts", word(&DICTS))]
 }
 
-/// Switches the layout on or off, for tests; tells whether it is on.
+/// Switches the layout on or off, for tests; returns whether it is on.
 pub(super) fn set(is_on: bool) -> bool {
     let is_on = is_on && DICTS.load(Ordering::Relaxed) >= SWITCHED_OFF;
     layout::switch(is_on);
     is_on
 }
 
-/// Tells whether this is CPython on 64 bits with the GIL, of the minor version that the module was built for; builds that
+/// Returns whether this is 64-bit CPython with the GIL, of the minor version that the module was built for; builds that
 /// count or trace references have other structures.
 fn is_usual(py: Python<'_>) -> PyResult<bool> {
     let sys = py.import("sys")?;
@@ -226,7 +227,7 @@ unsafe fn dicts(py: Python<'_>, sizes: &[usize]) -> PyResult<bool> {
             && made.get_item("mangonel key 0")?.is_some_and(|value| references(&value) == 3)
             && made.get_item("mangonel key x")?.is_none()
             && made.copy()?.eq(&expected)?;
-        // Growing, shrinking and emptying it must keep working, and both must stay equal through it.
+        // Growing, shrinking and emptying must still work, and both dicts must stay equal.
         for dict in [&made, &expected] {
             dict.set_item("mangonel key 0", 5)?;
             dict.del_item(format!("mangonel key {}", size - 1))?;

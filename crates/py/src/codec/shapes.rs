@@ -1,9 +1,9 @@
-//! The shapes of documents seen before: a tree of field names in their order. A document walks down it, and the field
-//! that followed last time is tried first, so a known shape costs one comparison per field; at the end of the walk the
-//! keys of the dict are known before it is made. Knows nothing about values.
+//! The shapes of documents seen before: a tree of field names in their order. A document walks down the tree, and the
+//! field that followed last time is tried first, so a known shape costs one comparison per field; at the end of the
+//! walk, the dict's keys are known before it is made. Knows nothing about values.
 //!
-//! Bounded: a full tree takes no more shapes, and is emptied after many documents did not fit, so that it follows what
-//! the program does now and data with ever new shapes pays little for it.
+//! Bounded: a full tree takes no more shapes, and is emptied after many documents did not fit. So it follows the
+//! program's current documents, and data with ever new shapes pays little.
 use std::mem::MaybeUninit;
 
 use pyo3::ffi;
@@ -14,7 +14,7 @@ use super::layout::{self, Table};
 use super::name::{LONGEST, Name, hash};
 use super::text;
 
-/// Seen among the names of a document: both bits make it a DBRef.
+/// Set if the name occurs in a document: both bits make the document a DBRef.
 pub(super) const HAS_REF: u8 = 1;
 pub(super) const HAS_ID: u8 = 2;
 
@@ -34,31 +34,31 @@ const WIDE: u32 = 11;
 #[repr(C, align(64))]
 pub(super) struct Node {
     name: Name,
-    /// The child taken last; the sentinel, which matches nothing, before there is one.
+    /// The child taken last; at first the sentinel, which matches nothing.
     next: *mut Node,
-    /// The first node taken last by a document that is the value of this field; or the sentinel.
+    /// The first node of the last document that was the value of this field; or the sentinel.
     inner: *mut Node,
-    /// The child taken before the last one: if two shapes alternate, it is the next.
+    /// The child taken before the last one: if two shapes alternate, it comes next.
     next_before: *mut Node,
     inner_before: *mut Node,
     parent: *mut Node,
     /// Owned.
     key: *mut ffi::PyObject,
-    /// The number of names on the way here.
+    /// The number of names from the root to here.
     pub(super) fields: u32,
-    /// HAS_REF and HAS_ID: which names occurred on the way here.
+    /// HAS_REF and HAS_ID, if those names occur from the root to here.
     pub(super) marks: u8,
-    /// A name comes twice, so the dict has fewer entries.
+    /// Whether a name occurs twice, so the dict has fewer entries.
     has_duplicate: bool,
-    /// A document ended here.
+    /// Whether a document has ended here.
     was_seen: bool,
-    /// The template for dicts of this shape, made when the shape comes a second time.
+    /// The template for dicts of this shape, made when the shape occurs a second time.
     template: Template,
 }
 
 enum Template {
     None,
-    /// None is made, since filling a new dict is quicker.
+    /// None is made, since filling a new dict is faster.
     Never,
     /// A dict with these keys, to be copied. Owned.
     Dict(*mut ffi::PyObject),
@@ -73,7 +73,7 @@ struct Shapes {
     index: Vec<u16>,
     memory: usize,
     rejected: usize,
-    /// Decoders at work: their nodes must stay.
+    /// The number of running decoders, whose nodes must stay.
     active: usize,
 }
 
@@ -84,7 +84,7 @@ static SHAPES: GilCell<Shapes> =
 pub(super) struct Walk(());
 
 impl Walk {
-    /// Starts using the tree, after emptying it if it filled up with shapes that no longer come.
+    /// Starts using the tree; empties it first if it filled up with shapes that no longer occur.
     pub(super) fn start(py: Python<'_>) -> (Self, *mut Node) {
         // SAFETY: the closure moves memory only; what the nodes owned is handed out, to be released after the borrow. The
         // vector has a root at [1] once it was reset, which it was when it was empty.
@@ -106,7 +106,7 @@ impl Walk {
     }
 }
 
-/// Has the tree emptied at its next use.
+/// Makes the next use empty the tree.
 pub(super) fn forget(py: Python<'_>) {
     // SAFETY: the closure sets a number and runs no Python code.
     unsafe { SHAPES.with(py, |shapes| shapes.rejected = MOST_REJECTED + 1) };
@@ -137,7 +137,7 @@ impl Node {
         }
     }
 
-    /// The node to try first for the first name of a document that is the value of the field `context`.
+    /// Returns the node to try first for the first name of a document in the field `context`.
     ///
     /// # Safety
     /// `context` must come from a walk that is still alive.
@@ -147,7 +147,7 @@ impl Node {
         unsafe { (*context).inner }
     }
 
-    /// The node to try after this one.
+    /// Returns the node to try after this one.
     ///
     /// # Safety
     /// As for `first`.
@@ -182,7 +182,7 @@ impl Node {
         if name.starts_quoted(input) { name.length() } else { 0 }
     }
 
-    /// The node to try second, where `guess` was tried first and is not it.
+    /// Returns the node to try second, after `guess` did not match.
     ///
     /// # Safety
     /// As for `first`.
@@ -193,8 +193,7 @@ impl Node {
         unsafe { if (*parent).fields == 0 { (*context).inner_before } else { (*parent).next_before } }
     }
 
-    /// Notes that `child`, which was not tried first, came after `parent`, in a document that is the value of the field
-    /// `context`.
+    /// Records that `child`, which was not tried first, followed `parent` in a document in the field `context`.
     ///
     /// # Safety
     /// As for `first`.
@@ -213,8 +212,8 @@ impl Node {
         }
     }
 
-    /// The node of another name, made if there is room. `name` is a name with its NUL. None: this document has to go
-    /// on without a shape.
+    /// Returns the node of another name, made if there is room. `name` includes its NUL. None: the rest of this
+    /// document has no shape.
     ///
     /// # Safety
     /// As for `first`.
@@ -245,8 +244,8 @@ impl Node {
         }
     }
 
-    /// Makes the dict of these values, which are taken over, also on failure. `is_container` tells that one of them is
-    /// of a class the garbage collector looks at. A new reference, or null with the error set.
+    /// Makes the dict of these values, which are taken over, also on failure. `is_container`: whether the garbage
+    /// collector tracks one of them. A new reference, or null with the error set.
     ///
     /// # Safety
     /// As for `first`; there is one owned value for each name that leads here.
@@ -277,7 +276,7 @@ impl Node {
         }
     }
 
-    /// Remembers how dicts of this shape are made. Leaves things as they are when that is not worth it or fails.
+    /// Makes the template for dicts of this shape. Changes nothing if that fails or would not be faster.
     ///
     /// # Safety
     /// As for `first`.
@@ -301,7 +300,7 @@ impl Node {
             if !has_room {
                 return;
             }
-            // A shape that comes twice is worth interning: lookups with a literal then compare addresses.
+            // The names of a shape that occurs twice are interned: lookups with a literal then compare addresses.
             let mut at = node;
             while (*at).fields > 0 {
                 ffi::PyUnicode_InternInPlace(&raw mut (*at).key);
@@ -351,7 +350,7 @@ unsafe fn refill(
     }
 }
 
-/// Sets the values in the dict, which is taken over as they are. A new reference, or null with the error set.
+/// Sets the values in the dict; takes over the dict and the values. A new reference, or null with the error set.
 ///
 /// # Safety
 /// As for `Node::build`; `dict` is owned, or null with the error set.
@@ -467,7 +466,7 @@ impl Shapes {
         }
     }
 
-    /// Tells whether the name is among those that lead to the node.
+    /// Returns whether the name is among those from the root to the node.
     ///
     /// # Safety
     /// `node` must be a node of a tree whose nodes are neither moved nor dropped meanwhile.

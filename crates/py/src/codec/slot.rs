@@ -1,11 +1,11 @@
-//! Where the `__slots__` of a class stand in its instances.
+//! The offsets of a class's `__slots__` in its instances.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// Returns the offset of a slot that holds an object: in instances of `class`, if one is named. None if `member` is anything
-/// else than such a slot's descriptor, or one of a class that `class` does not inherit from.
+/// Returns the offset of a slot that holds an object; of instances of `class`, if given. None if `member` is not such a
+/// slot's descriptor, or belongs to a class from which `class` does not inherit.
 pub(crate) fn offset(member: &Bound<'_, PyAny>, class: Option<&Bound<'_, PyType>>) -> Option<usize> {
     // SAFETY: the type check makes the cast right; class and `d_member` live as long as the descriptor.
     unsafe {

@@ -25,7 +25,7 @@ impl Drop for Stack<'_> {
         self.release(0);
         if self.values.capacity() <= SPARE_LIMIT {
             let values = std::mem::take(&mut self.values);
-            // The spare that it replaces is empty as well.
+            // The replaced spare is empty too.
             drop(SPARE.replace(self.py, values));
         }
     }
@@ -69,8 +69,7 @@ impl<'py> Stack<'py> {
         }
     }
 
-    /// Makes a dict of the values above `base`. `is_container` tells that one of them is of a class that the garbage
-    /// collector looks at.
+    /// Makes a dict of the values above `base`. `is_container`: whether the garbage collector tracks one of them.
     ///
     /// # Safety
     /// A walk must keep `node`, and there be a value for each name that leads to it.
@@ -86,7 +85,7 @@ impl<'py> Stack<'py> {
         }
     }
 
-    /// Makes a dict of the values above `base`, to which others will be added.
+    /// Makes a dict of the values above `base`, to which more entries will be added.
     ///
     /// # Safety
     /// As for `dict`.

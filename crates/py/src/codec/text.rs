@@ -108,7 +108,7 @@ unsafe fn widen<T>(text: &str, mut to: *mut T, of: impl Fn(u32) -> T) {
     }
 }
 
-/// Creates a string of these characters' numbers.
+/// Creates a string from the numbers of its characters.
 pub(crate) fn of_characters<'py>(py: Python<'py>, characters: &[u32]) -> Made<'py> {
     debug_assert!(characters.iter().all(|c| *c <= 0x10_FFFF));
     let kind = ffi::PyUnicode_4BYTE_KIND as _;
@@ -119,7 +119,7 @@ pub(crate) fn of_characters<'py>(py: Python<'py>, characters: &[u32]) -> Made<'p
     }
 }
 
-/// The UTF-8 of a string, which the object keeps; `None` with the error set where it has none, or no memory is left.
+/// The UTF-8 of a string, which the object keeps; `None` with the error set if it has none, or no memory is left.
 ///
 /// # Safety
 /// The GIL must be held; `text` must be a live str, and outlive the result.

@@ -7,10 +7,10 @@ use pyo3::types::{PyDict, PyString, PyType};
 
 use super::recipe::Recipe;
 
-/// Classes and names of most documents, kept for the life of the process.
+/// The classes and names that most documents need, kept for the life of the process.
 pub(super) struct Types {
     pub int64: Py<PyType>,
-    /// Int64 is laid out as int.
+    /// Whether Int64 has the layout of int.
     pub int64_is_plain: bool,
     pub mapping: Py<PyAny>,
     pub utc: Py<PyAny>,
@@ -149,7 +149,7 @@ fn load_own(py: Python<'_>) -> PyResult<OwnTypes> {
     })
 }
 
-/// The classes of the module `uuid`, which takes milliseconds to import and which few programs store values of.
+/// The classes of the module `uuid`, whose import takes milliseconds and whose values few programs store.
 pub(super) struct UuidTypes {
     pub class: Recipe,
     pub safe_unknown: Py<PyAny>,
@@ -170,13 +170,13 @@ pub(super) fn uuid_types(py: Python<'_>) -> PyResult<&'static UuidTypes> {
     })
 }
 
-/// The classes of `uuid`, if they were needed before.
+/// The classes of `uuid`, if they are imported.
 #[inline]
 pub(super) fn known_uuid_types(py: Python<'_>) -> Option<&'static UuidTypes> {
     UUID_TYPES.get(py)
 }
 
-/// Whether `value` is a UUID. Imports nothing: unless `uuid` is imported there are none.
+/// Whether `value` is a UUID. Imports nothing: if `uuid` is not imported, no value can be one.
 pub(super) fn is_uuid(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
     if UUID_TYPES.get(py).is_none() && loaded(py, "uuid", "UUID")?.is_none() {
@@ -185,26 +185,26 @@ pub(super) fn is_uuid(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     value.is_instance(uuid_types(py)?.class.class(py))
 }
 
-/// Whether `value` is a compiled regular expression. Imports nothing: unless `re` is imported there are none.
+/// Whether `value` is a compiled regular expression. Imports nothing: if `re` is not imported, no value can be one.
 pub(super) fn is_pattern(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     static PATTERN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();
     if PATTERN.get(py).is_none() {
         let Some(found) = loaded(py, "re", "Pattern")? else { return Ok(false) };
-        // Another thread may have been quicker, with the same class.
+        // Another thread may have been faster, and set the same class.
         let _ = PATTERN.set(py, found.unbind());
     }
     PATTERN.get(py).map_or(Ok(false), |class| value.is_instance(class.bind(py)))
 }
 
-/// Whether `value` is a `decimal.Decimal`. Imports nothing: unless `decimal` is imported there are none.
+/// Whether `value` is a `decimal.Decimal`. Imports nothing: if `decimal` is not imported, no value can be one.
 pub(super) fn is_decimal(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     loaded(value.py(), "decimal", "Decimal")?.map_or(Ok(false), |class| value.is_instance(&class))
 }
 
-/// A class of a module, if that was imported.
+/// Returns a class of a module, if the module is imported.
 fn loaded<'py>(py: Python<'py>, module: &str, class: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
     let modules = py.import("sys")?.getattr("modules")?.cast_into::<PyDict>()?;
-    // A module that is being imported is listed before it has its classes.
+    // During its import, a module is listed before it has its classes.
     modules.get_item(module)?.map_or(Ok(None), |module| module.getattr_opt(class))
 }

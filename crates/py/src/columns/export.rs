@@ -1,5 +1,5 @@
-//! Tables through Arrow's C data interface. Every exported array holds a share of the table, whose buffers it points to, so
-//! nothing is copied and a reader may keep any part.
+//! Tables through Arrow's C data interface. Every exported array points to the table's buffers and holds a reference to
+//! the table, so nothing is copied and a reader may keep any part.
 //! Spec: Arrow C data interface, C stream interface, PyCapsule interface.
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -21,7 +21,7 @@ struct SchemaParts {
     _name: CString,
     _metadata: Vec<u8>,
     children: Vec<*mut ArrowSchema>,
-    /// Null, or a box of ours.
+    /// Null, or a box of this module.
     dictionary: *mut ArrowSchema,
 }
 
@@ -30,7 +30,7 @@ struct ArrayParts {
     _table: Arc<Table>,
     buffers: Vec<*const c_void>,
     children: Vec<*mut ArrowArray>,
-    /// Null, or a box of ours.
+    /// Null, or a box of this module.
     dictionary: *mut ArrowArray,
 }
 
@@ -60,7 +60,7 @@ pub(super) fn schema<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py,
     capsule(py, exported_schema(table)?.into_inner())
 }
 
-/// A capsule of a structure of ours that is not released.
+/// A capsule of a structure of this module that is not released.
 fn capsule<T: Release>(py: Python<'_>, made: T) -> PyResult<Bound<'_, PyCapsule>> {
     let pointer = Box::into_raw(Box::new(made));
     // SAFETY: the capsule gets a pointer that its destructor frees, and a static name. Where it cannot be made, nothing else
@@ -81,7 +81,7 @@ fn capsule<T: Release>(py: Python<'_>, made: T) -> PyResult<Bound<'_, PyCapsule>
 unsafe extern "C" fn drop_capsule<T: Release>(made: *mut ffi::PyObject) {
     // SAFETY: called once, by the capsule that `capsule` made, whose pointer is the box it leaked.
     unsafe {
-        // Asked first: to fail would replace an exception that is pending where the capsule is dropped.
+        // Checked first: a failure would replace an exception that is pending where the capsule is dropped.
         if ffi::PyCapsule_IsValid(made, T::NAME.as_ptr()) != 0 {
             free(ffi::PyCapsule_GetPointer(made, T::NAME.as_ptr()).cast::<T>());
         }
@@ -178,7 +178,7 @@ fn schema_of(name: &str, kind: &Kind) -> PyResult<OwnedSchema> {
     let format = match kind {
         Kind::Null => "n".to_owned(),
         Kind::Bool => "b".to_owned(),
-        // A category is known by its dictionary; this is the format of the indexes.
+        // A category is marked by its dictionary; this is the format of the indexes.
         Kind::Int32 | Kind::Category => "i".to_owned(),
         Kind::Int64 => "l".to_owned(),
         Kind::Double => "g".to_owned(),
@@ -196,7 +196,7 @@ fn schema_of(name: &str, kind: &Kind) -> PyResult<OwnedSchema> {
         Kind::Uuid => extension("arrow.uuid"),
         _ => Vec::new(),
     };
-    // Owned from the start, so that a name that fails releases those before it.
+    // Owned from the start, so that an invalid name releases the fields before it.
     let fields: &[Field] = match kind {
         Kind::Struct(fields) => fields,
         _ => &[],
@@ -278,7 +278,7 @@ fn chunk_array(table: &Arc<Table>, chunk: &Chunk) -> ArrowArray {
     array(table, chunk.rows(), 0, vec![null()], children, None)
 }
 
-/// The array of a column, which must be one of the table's.
+/// The array of a column, which must belong to the table.
 fn column_array(table: &Arc<Table>, column: &Column) -> ArrowArray {
     let bytes = |bytes: &[u8]| bytes.as_ptr().cast::<c_void>();
     let mut buffers = match column.validity() {
@@ -288,7 +288,7 @@ fn column_array(table: &Arc<Table>, column: &Column) -> ArrowArray {
     let mut children = Vec::new();
     let mut dictionary = None;
     match column.data() {
-        // The one kind without a validity: all are null.
+        // The only kind without a validity buffer: all values are null.
         Data::Null => buffers.clear(),
         Data::Bool(bits) => buffers.push(bytes(bits.bytes())),
         Data::Int32(values) => buffers.push(values.as_ptr().cast()),
@@ -330,7 +330,7 @@ fn array(
     let children: Vec<*mut ArrowArray> =
         children.into_iter().map(|child| Box::into_raw(Box::new(child))).collect();
     let dictionary = dictionary.map_or(null_mut(), |array| Box::into_raw(Box::new(array)));
-    // The table does not change any more, so its buffers stay where they are while there is a share of it.
+    // The table no longer changes, so its buffers stay in place as long as a reference to it exists.
     let mut parts = Box::new(ArrayParts { _table: table.clone(), buffers, children, dictionary });
     ArrowArray {
         length: length as i64,

@@ -1,5 +1,5 @@
-//! Tables of other producers, through Arrow's C interfaces. A table taken over is released exactly once: the
-//! structures are moved out of their capsules, and dropping them calls their release callback beside a pending exception.
+//! Tables of other producers, through Arrow's C interfaces. A table taken over is released exactly once: the structures
+//! are moved out of their capsules, and dropping them calls their release callback, even during a pending exception.
 //! Spec: Arrow C data interface, C stream interface, PyCapsule interface.
 use std::ffi::{CStr, c_char, c_int};
 use std::marker::PhantomData;
@@ -33,8 +33,8 @@ impl<T: Release> Drop for Owned<T> {
         if self.0.is_released() {
             return;
         }
-        // Producers may run Python code, which must not see a foreign exception. At the interpreter's end nothing is
-        // called: what is left goes with the process.
+        // Producers may run Python code, which must not see an unrelated pending exception. At the interpreter's exit
+        // nothing is called: the memory is freed with the process.
         let _ = Python::try_attach(|py| {
             beside_pending_error(py, || {
                 // SAFETY: it was moved here by `take`, which found it not released, or a stream's producer wrote it for
@@ -82,11 +82,11 @@ unsafe fn forget<T: Release>(found: *mut T) {
     unsafe { found.write(std::mem::zeroed()) }
 }
 
-/// A schema as a form.
+/// A schema, to be read as a form.
 pub(super) struct Schema(Owned<ArrowSchema>);
 
 impl Schema {
-    /// Reads it.
+    /// Reads the schema.
     pub fn form(&self) -> PyResult<Form> {
         // SAFETY: the schema is ours, and only its drop releases it, so everything it points to is there.
         let form = unsafe { form_of(&self.0.0, 0) }.map_err(type_error)?;
@@ -164,7 +164,7 @@ unsafe fn pointer_at<T>(pointers: *mut *mut T, index: usize) -> Result<*mut T, S
     Err("expected a child of an Arrow structure, got a null pointer".into())
 }
 
-/// Keys and values; those that are no UTF-8 are passed over.
+/// Keys and values; those that are not UTF-8 are skipped.
 ///
 /// # Safety
 /// Null, or metadata as the interface says: a count, then keys and values, each with its length.
@@ -231,7 +231,7 @@ impl Array {
     }
 }
 
-/// An array or one inside of it, valid for as long as the whole.
+/// An array or one nested in it, valid as long as the outer array.
 #[derive(Clone, Copy)]
 pub(super) struct ArraySource<'a> {
     array: *const ArrowArray,
@@ -292,10 +292,10 @@ pub(super) enum Arrays {
 }
 
 impl Arrays {
-    /// Asks an object for its arrays.
+    /// Gets the arrays of an object.
     ///
     /// # Errors
-    /// TypeError: it has none, or they are of types that BSON does not have; what the object raises.
+    /// TypeError: it has none, or BSON has no such types; and any exception of the object.
     pub fn of(table: &Bound<'_, PyAny>) -> PyResult<(Form, Self)> {
         let py = table.py();
         if let Some(ask) = table.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
@@ -317,7 +317,7 @@ impl Arrays {
         )))
     }
 
-    /// The next array; without the GIL, as producers may wait for other threads.
+    /// Returns the next array; releases the GIL, since producers may wait for other threads.
     pub fn next(&mut self, py: Python<'_>) -> PyResult<Option<Array>> {
         match self {
             Self::One(array) => Ok(array.take()),

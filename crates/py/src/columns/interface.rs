@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 pub(super) trait Release {
     /// The name of a capsule that holds it.
     const NAME: &CStr;
-    /// Whether it was released or moved out.
+    /// Whether it is released or moved out.
     fn is_released(&self) -> bool;
     /// Calls the callback.
     ///
@@ -30,7 +30,7 @@ macro_rules! released {
                     // it, once.
                     unsafe { release(self) }
                 }
-                // A producer that does not mark it must not be called again.
+                // Even if the producer did not mark it as released, its callback must not be called again.
                 self.release = None;
             }
         }

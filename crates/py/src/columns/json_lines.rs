@@ -7,11 +7,11 @@ use pyo3::types::{PyBytes, PyList};
 /// An element of an ObjectId with the name `_id`.
 const ID_BYTES: usize = 1 + 4 + 12;
 
-/// Documents by line, None for blank lines; and the number from 0 of the first wrong line, with its fault.
+/// Documents by line, None for blank lines; and the number of the first invalid line, from 0, with its error.
 type Parsed<'py> = (Bound<'py, PyList>, Option<(usize, String)>);
 
-/// Return the BSON of each line up to the first that is wrong. A document without an `_id` gets an ObjectId of the eight
-/// bytes and its line's number, so that the same line gives the same document when it is read again.
+/// Return the BSON of each line before the first invalid one. A document without an `_id` gets an ObjectId made of the
+/// eight bytes and its line number, so that reading the line again gives the same document.
 #[entries]
 #[pyfunction]
 pub(super) fn documents_of_json_lines<'py>(
@@ -61,7 +61,7 @@ fn with_id(document: Vec<u8>, prefix: [u8; 8], line: u32) -> Vec<u8> {
     }
     let size = document.len() + ID_BYTES;
     let mut made = Vec::with_capacity(size);
-    // A length that does not fit is refused by the server, which takes 16 MiB.
+    // The server, which takes 16 MiB, refuses a length that does not fit.
     made.extend_from_slice(&(size as u32).to_le_bytes());
     made.extend_from_slice(b"\x07_id\0");
     made.extend_from_slice(&prefix);

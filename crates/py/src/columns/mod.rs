@@ -130,7 +130,7 @@ impl ColumnBuilder {
         self.taken(py, Builder::take)
     }
 
-    /// Return the first full chunk as a table, or the rows so far; otherwise as `take`.
+    /// Return the first full chunk as a table, or the rows so far if none is full; otherwise like `take`.
     fn take_chunk(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
         self.taken(py, Builder::take_chunk)
     }
@@ -188,7 +188,7 @@ impl ColumnBuilder {
     }
 }
 
-/// A table of columns, which any library that reads Arrow takes without copying: `pyarrow.table(t)`,
+/// A table of columns, which any library that reads Arrow can use without copying: `pyarrow.table(t)`,
 /// `polars.DataFrame(t)`, `duckdb.sql("from t")`.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct ArrowTable {
@@ -260,7 +260,7 @@ fn fields_of(pairs: &Bound<'_, PyAny>) -> PyResult<Vec<Field>> {
     Ok(fields)
 }
 
-/// Reads a kind: a name, or a tuple of a name and what belongs to it.
+/// Reads a kind: a name, or a tuple of a name and its parameters.
 fn kind_of(kind: &Bound<'_, PyAny>) -> PyResult<Kind> {
     if let Ok(name) = kind.cast::<PyString>() {
         return Ok(match name.to_str()? {

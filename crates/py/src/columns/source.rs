@@ -1,5 +1,5 @@
-//! Encodes rows of other libraries' tables straight into the messages of as few inserts as the server's
-//! limits allow. Knows no Arrow structure; `import` does. Spec: bulk-write, crud ("batch splitting").
+//! Encodes rows of other libraries' tables directly into messages, with as few inserts as the server's limits allow.
+//! Knows no Arrow structure; `import` does. Spec: bulk-write, crud ("batch splitting").
 use std::sync::Arc;
 
 use mangonel_bson::ObjectId;
@@ -19,9 +19,8 @@ use crate::thread_end::Entry;
 
 /// Gives the rows of a table in parts.
 ///
-/// Args:
-///     table: an object with `__arrow_c_stream__` or `__arrow_c_array__`.
-///     skips_nulls: leave columns that are null in a row out of its document.
+/// Args: table: an object with `__arrow_c_stream__` or `__arrow_c_array__`. skips_nulls: leave null columns out of a
+///     row's document.
 #[pyclass(module = "mangonel._core")]
 pub struct ArrowReader {
     _entry: Entry,
@@ -70,10 +69,10 @@ impl ArrowReader {
     }
 }
 
-/// Arrays of one form and the ids that their rows get.
+/// Arrays of one form, and the ids for their rows.
 struct Part {
     form: Arc<Form>,
-    /// With the number of the first row of each.
+    /// The arrays, each with the number of its first row.
     arrays: Vec<(usize, Array)>,
     skips_nulls: bool,
     ids: IdRange,
@@ -103,7 +102,7 @@ impl Part {
                     if failure.is_no_memory() {
                         return Refused::NoMemory(text);
                     }
-                    // The row's index in the array means nothing to the caller.
+                    // The caller does not know the row's index in the array.
                     let what = text.rsplit_once(" of row ").map_or(text.as_str(), |(what, _)| what);
                     Refused::Column(format!("{what} of row {}", self.first + row))
                 })?;
@@ -119,7 +118,7 @@ impl Part {
     }
 }
 
-/// Why a row cannot become a document.
+/// The reason why a row cannot become a document.
 enum Refused {
     Column(String),
     NoMemory(String),
@@ -167,7 +166,7 @@ impl ArrowRows {
     }
 }
 
-/// Encodes rows as the commands that carry them are made; like `DocumentSource`.
+/// Encodes rows while the commands that carry them are made; like `DocumentSource`.
 #[pyclass(module = "mangonel._core")]
 pub struct ArrowSource {
     _entry: Entry,
@@ -184,13 +183,13 @@ impl ArrowSource {
         Self { _entry: Entry, rows, max_document_size, next: 0 }
     }
 
-    /// Empty: ids stay in the rows.
+    /// Always empty: the rows hold their ids.
     #[getter]
     fn ids<'py>(&self, py: Python<'py>) -> Bound<'py, PyList> {
         PyList::empty(py)
     }
 
-    /// Encode the next command without the GIL; return it with the number of its documents, or None when there are none left.
+    /// Encode the next command without the GIL; return it with the number of its documents, or None after the last one.
     fn next_operation(
         &mut self,
         py: Python<'_>,

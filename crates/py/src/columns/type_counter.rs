@@ -12,7 +12,7 @@ use crate::driver::batch::{Batch, next_in};
 /// Counts the types of the values at each path of documents.
 #[pyclass(module = "mangonel._core")]
 pub struct TypeCounter {
-    /// None while documents are counted, and after bytes that are no BSON.
+    /// None while documents are counted, and after invalid BSON.
     counts: Option<TypeCounts>,
 }
 
@@ -51,7 +51,7 @@ impl TypeCounter {
         })
     }
 
-    /// How many values were not counted, at paths beyond the limit.
+    /// How many values were not counted, because their path exceeded the limits.
     #[getter]
     fn left_out(&self) -> u64 {
         self.counts.as_ref().map_or(0, TypeCounts::left_out)

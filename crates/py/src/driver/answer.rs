@@ -20,13 +20,13 @@ use super::pending::LostCursor;
 use super::session::ImplicitSession;
 use crate::codec::{self, Codec};
 
-/// Keys of a write's reply that do not concern the write.
+/// Keys of a write's reply that do not describe the write.
 const GOSSIP: &[&str] = &["ok", "$clusterTime", "operationTime", "opTime", "electionId"];
 
 impl Exchange {
     /// Returns the answer in the operation's form, or the error.
     pub(super) fn answer(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        // No answer may have come to a later attempt.
+        // A later attempt may have had no answer.
         if let Some(reply) = self.inner.take_earlier_reply() {
             self.reply = reply;
         }
@@ -51,7 +51,7 @@ impl Exchange {
                 self.applied(py, first)
             }
             ReplyForm::Batch | ReplyForm::RawBatch => {
-                // `$out` and `$merge` give a cursor and may fail to be confirmed.
+                // `$out` and `$merge` return a cursor, and their write concern may fail.
                 self.check_writes(py)?;
                 let batch = self.batch(py)?;
                 self.applied(py, batch)
@@ -81,7 +81,7 @@ impl Exchange {
             }
             ReplyForm::WithBatch => self.with_batch(py),
             ReplyForm::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
-            // Not needed before `release`, which says how it is read.
+            // Read only in `release`, which knows how.
             ReplyForm::Held => Ok(py.None()),
         }
     }
@@ -94,7 +94,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the answer of an exchange that is done; None while its reply is held back.
+    /// Returns the answer of an exchange that is done; None while its reply is withheld.
     pub(super) fn outcome(&mut self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
         if self.is_held() { None } else { Some(self.answer(py)) }
     }
@@ -145,7 +145,7 @@ impl Exchange {
         is_told.then(|| failure::not_confirmed(py, reply.clone_ref(py))).flatten()
     }
 
-    /// The configured time limits, as the errors of time-outs name them.
+    /// The configured time limits, as timeout errors name them.
     pub(super) fn time_limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let limits = self.core.get().peek(|state| {
             let options = state.client.options();
@@ -173,7 +173,7 @@ impl Exchange {
         codec::decode_document(py, bytes, self.codec.get())
     }
 
-    /// Decodes a value that is not a document, by way of one that holds it.
+    /// Decodes a value that is not a document, by wrapping it in one.
     pub(super) fn decode_alone(&self, py: Python<'_>, value: RawValue<'_>) -> PyResult<Py<PyAny>> {
         let mut wrapped = Vec::new();
         let start = mangonel_bson::begin_document(&mut wrapped);
@@ -221,7 +221,7 @@ impl Exchange {
     /// Returns the error that the caller will get for the writes in an answered command's reply.
     #[cold]
     pub(super) fn write_error(&self, py: Python<'_>) -> Option<PyErr> {
-        // Who asked for a whole document reads its errors, too; a function that is applied to one raises them.
+        // A caller that requested the whole document checks its errors itself; an `answer` function raises them.
         let is_checked = matches!(
             self.reading,
             ReplyForm::Batch
@@ -240,7 +240,7 @@ impl Exchange {
     }
 
     pub(crate) fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        // What a reply without a cursor means depends on the command, so its caller decides.
+        // The meaning of a reply without a cursor depends on the command, so the caller decides.
         let Some(cursor) = self.inner.facts().cursor.clone() else { return Ok(py.None()) };
         self.batch_of(py, &cursor)
     }
@@ -291,7 +291,8 @@ impl Exchange {
         Ok(Py::new(py, batch)?.into_any())
     }
 
-    /// Where the only document of a finished cursor's batch is in the reply; None: there are more documents, or none.
+    /// Returns the range in the reply of the only document of a finished cursor; None: there are more documents, or
+    /// none.
     pub(crate) fn only_document(&self) -> Option<Range<usize>> {
         let cursor = self.inner.facts().cursor.as_ref().filter(|cursor| cursor.id == 0)?;
         let offset = read_reply(&self.reply).ok()?.body_start;
@@ -319,7 +320,7 @@ impl Exchange {
         &self.reply
     }
 
-    /// Whether a batch of it is a cursor's first.
+    /// Whether the reply holds a cursor's first batch.
     fn is_first(&self) -> bool {
         self.inner.operation().command.name() != "getMore"
     }
@@ -327,7 +328,7 @@ impl Exchange {
     /// Has the cursor of a reply killed if no caller has received it.
     #[inline]
     pub(super) fn end_lost_cursor(&mut self) {
-        // Usually its batch has taken the reply, or it is still to come.
+        // Usually the batch has taken the reply, or none has arrived yet.
         if !self.reply.is_empty()
             && let Some(cursor) = self.take_lost_cursor()
         {

@@ -1,5 +1,4 @@
-//! The Python side of authentication: the user from a client's options, and the questions of a handshake to
-//! its face.
+//! The Python side of authentication: the user from a client's options, and a handshake's questions to the face.
 
 use mangonel_entries::entries;
 use mangonel_proto::auth::external::{Hidden, Prompt, Word};
@@ -14,7 +13,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use super::failure;
 use crate::thread_end::Entry;
 
-/// Derives the keys of a password when called; a matter of milliseconds, without the interpreter's lock.
+/// Derives the keys of a password when called; this takes milliseconds, without the GIL.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct KeyQuestion(KeyRequest);
 
@@ -35,7 +34,7 @@ impl KeyQuestion {
     }
 }
 
-/// Asks the client's responder for its next message when called, which may take as long as a login by hand.
+/// When called, requests the client's next message from its responder; this may take as long as a manual login.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct WordQuestion {
     _entry: Entry,
@@ -45,7 +44,7 @@ pub struct WordQuestion {
     host: String,
     /// The responder's state of this conversation; `None` at its start.
     state: Option<Py<PyAny>>,
-    /// Seconds that the operation has left, or None.
+    /// The seconds left for the operation, or None.
     left: Option<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! An operation that a task of asyncio awaits. Sending, and waiting for a reply or a free connection, is done here
-//! without a coroutine of Python's; a coroutine of the port does all else. Opens nothing and knows no timer.
+//! An operation that a task of asyncio awaits. It sends, and waits for a reply or a free connection, without a Python
+//! coroutine; a coroutine of the port does everything else. Opens nothing and knows no timer.
 
 use std::mem;
 use std::ptr;
@@ -26,13 +26,13 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<LoopPort>()?;
     module.add_class::<AwaitedOperation>()?;
     let class = module.py().get_type::<AwaitedOperation>();
-    // SAFETY: the class was just made, and its `tp_as_async` is its own, as it has `__await__`. A result that goes by
-    // this slot needs no StopIteration; the interpreter looks at the slot whenever it sends.
+    // SAFETY: the class was just made, and its `tp_as_async` is its own, as it has `__await__`. A result returned
+    // through this slot needs no StopIteration; the interpreter reads the slot whenever it sends.
     unsafe { (*(*class.as_type_ptr()).tp_as_async).am_send = Some(send) };
     Ok(())
 }
 
-/// The base of asyncio's port: runs operations on the loop that the port was used on last.
+/// The base of asyncio's port: runs operations on the loop on which the port was last used.
 #[pyclass(subclass, module = "mangonel._core")]
 pub struct LoopPort {
     _entry: Entry,
@@ -55,7 +55,7 @@ impl LoopPort {
         LoopPort { _entry: Entry, core, home: None }
     }
 
-    /// The port's state for the loop that it was used on last: it has `loop`, `shard` and `expire(future, seconds)`.
+    /// The port's state for the loop on which it was last used: it has `loop`, `shard` and `expire(future, seconds)`.
     #[getter]
     fn _home(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.home.as_ref().map(|home| home.state.clone_ref(py))
@@ -71,7 +71,7 @@ impl LoopPort {
         Ok(())
     }
 
-    /// Return an awaitable that runs an operation, from its first step on, and whose result is the operation's.
+    /// Return an awaitable that runs an operation from its first step on; its result is the operation's result.
     fn arun(slf: Bound<'_, Self>, operation: Py<Operation>) -> AwaitedOperation {
         let stage = Stage::New(operation);
         AwaitedOperation { _entry: Entry, port: slf.unbind(), stage, running: None }
@@ -90,13 +90,13 @@ impl LoopPort {
     }
 }
 
-/// One operation, for one await: a coroutine in all but its class.
+/// One operation, for one await; behaves like a coroutine.
 #[pyclass(module = "mangonel._core", weakref)]
 pub struct AwaitedOperation {
     _entry: Entry,
     port: Py<LoopPort>,
     stage: Stage,
-    /// From the first step of the exchange to its end.
+    /// Set from the first step of the exchange to its end.
     running: Option<Running>,
 }
 
@@ -104,9 +104,9 @@ enum Stage {
     New(Py<Operation>),
     /// A coroutine of the port makes it ready for the running loop.
     Entering(Py<Operation>, Py<PyAny>),
-    /// The message was sent: its reply is waited for.
+    /// The message was sent; waiting for its reply.
     Asked(Py<Waiter>),
-    /// A free connection is waited for.
+    /// Waiting for a free connection.
     Queued(Py<Waiter>),
     /// A coroutine of the port does one step.
     Stepping(Py<PyAny>),
@@ -120,14 +120,14 @@ struct Running {
     home: Py<PyAny>,
 }
 
-/// What the task passes in: a value, or the arguments of `throw`.
+/// The input from the task: a value, or the arguments of `throw`.
 enum Passed<'a, 'py> {
     Value(&'a Bound<'py, PyAny>),
     Thrown(&'a Bound<'py, PyTuple>),
 }
 
 impl AwaitedOperation {
-    /// Goes on until there is something to wait for, or to the end.
+    /// Runs until there is something to wait for, or to the end.
     fn resume(slf: &Bound<'_, Self>, passed: &Passed<'_, '_>) -> PyResult<Turn> {
         let py = slf.py();
         let mut this = slf.try_borrow_mut()?;
@@ -140,11 +140,11 @@ impl AwaitedOperation {
         turn
     }
 
-    /// Takes the connection that `waiter` was granted, and sends. Returns whether `waiter` now waits for the reply; else the
-    /// task has to be resumed, as the one that goes on after a wait.
+    /// Takes the connection that `waiter` was granted, and sends. Returns whether `waiter` now waits for the reply; if
+    /// not, the task must be resumed, as it continues after a wait.
     ///
     /// # Errors
-    /// The task has to be resumed with it.
+    /// The task must be resumed with this error.
     pub fn send_ahead(slf: &Bound<'_, Self>, waiter: &Bound<'_, Waiter>) -> PyResult<bool> {
         let py = slf.py();
         let Ok(mut this) = slf.try_borrow_mut() else { return Ok(false) };
@@ -250,10 +250,10 @@ impl AwaitedOperation {
         let port = self.port.bind(py);
         let event_loop = match RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0() {
             Ok(event_loop) => event_loop,
-            // Raises an error with the remedy.
+            // Raises an error that names the remedy.
             Err(_) => port.call_method0(intern!(py, "_require_loop"))?,
         };
-        // Not under the borrow: the core may wait for its lock while another loop's thread enters the port.
+        // Not while borrowed: the core may wait for its lock while another loop's thread enters the port.
         let found = {
             let port = port.try_borrow()?;
             let home = port.home.as_ref().filter(|home| home.event_loop.is(&event_loop));
@@ -273,7 +273,7 @@ impl AwaitedOperation {
         self.turn(py, &Passed::Value(py.None().bind(py)))
     }
 
-    /// Does the steps of the exchange, up to one that has to be waited for.
+    /// Does the steps of the exchange until one must wait.
     fn advance(&mut self, py: Python<'_>) -> PyResult<Turn> {
         loop {
             let running = self.running.as_ref().ok_or_else(|| lacks_exchange(py))?;
@@ -317,7 +317,7 @@ impl AwaitedOperation {
         }
     }
 
-    /// Has a coroutine of the port do the step that is due, of whose message so much was sent.
+    /// Has a coroutine of the port do the current step; `sent`: the bytes of its message already sent.
     fn step_on(&self, py: Python<'_>, sent: usize) -> PyResult<Stage> {
         let running = self.running.as_ref().ok_or_else(|| lacks_exchange(py))?;
         let arguments = (&running.home, &running.exchange, sent);
@@ -333,11 +333,11 @@ impl AwaitedOperation {
             exchange.close(py);
             outcome
         };
-        // An exchange whose reply is held back is the result itself.
+        // If the reply is withheld, the exchange itself is the result.
         outcome.map_or_else(|| Ok(Turn::Return(exchange.into_any())), |outcome| outcome.map(Turn::Return))
     }
 
-    /// Reports the error that ended a step; returns one that is not the connection's.
+    /// Reports the error that ended a step; returns it if the connection is not the cause.
     fn lose(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
         let is_broken = failure::is_protocol_error(py, &error);
         if !is_broken && !error.is_instance_of::<PyOSError>(py) {
@@ -367,7 +367,7 @@ impl Running {
         Py::new(py, Waiter::begin(self.event_loop.clone_ref(py)))
     }
 
-    /// Has a wait fail after this many seconds.
+    /// Makes a wait fail after this many seconds.
     fn limit(&self, py: Python<'_>, waiter: &Py<Waiter>, seconds: Option<f64>) -> PyResult<()> {
         let Some(seconds) = seconds else { return Ok(()) };
         self.home.call_method1(py, intern!(py, "expire"), (waiter, seconds)).map(drop)
@@ -375,7 +375,7 @@ impl Running {
 }
 
 impl Passed<'_, '_> {
-    /// Fails with what is thrown.
+    /// Fails if the task throws an exception.
     fn check(&self) -> PyResult<()> {
         match self {
             Passed::Value(_) => Ok(()),
@@ -383,7 +383,7 @@ impl Passed<'_, '_> {
         }
     }
 
-    /// Returns whether a wait has ended well.
+    /// Returns whether a wait has ended without an error.
     fn after(&self, waiter: &Bound<'_, Waiter>) -> PyResult<bool> {
         self.check()?;
         Waiter::poll(waiter)
@@ -408,7 +408,7 @@ fn throw_into(coroutine: &Bound<'_, PyAny>, thrown: &Bound<'_, PyTuple>) -> PyRe
     }
 }
 
-/// Returns the exception that the arguments of `throw` mean.
+/// Returns the exception for the arguments of `throw`.
 fn exception(thrown: &Bound<'_, PyTuple>) -> PyResult<PyErr> {
     let class = thrown.get_item(0)?;
     Ok(match thrown.get_item(1).ok().filter(|value| !value.is_none()) {
@@ -433,7 +433,7 @@ impl AwaitedOperation {
         Self::send(slf, slf.py().None().bind(slf.py()))
     }
 
-    /// Go on until there is something to wait for, which is returned; raise StopIteration with the result.
+    /// Run until there is something to wait for, and return that; raise StopIteration with the result.
     fn send(slf: &Bound<'_, Self>, value: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         yielded(Self::resume(slf, &Passed::Value(value))?)
     }
@@ -478,16 +478,16 @@ impl AwaitedOperation {
 
     fn __clear__(&mut self) {
         self.stage = Stage::Over;
-        // Its drop gives the exchange up.
+        // Dropping it gives the exchange up.
         self.running = None;
     }
 }
 
-/// Returns a turn as the methods of a coroutine do.
+/// Returns a turn in the way of a coroutine's methods.
 fn yielded(turn: Turn) -> PyResult<Py<PyAny>> {
     match turn {
         Turn::Wait(future) => Ok(future),
-        // In a tuple, since one as bare argument would be unpacked.
+        // In a tuple, since a tuple as the only argument would be unpacked.
         Turn::Return(value) => Err(PyStopIteration::new_err((value,))),
     }
 }

@@ -1,5 +1,5 @@
-//! One batch of a cursor in Rust memory, and the iterators that hand its documents out one by one.
-//! A document becomes a Python object only when it is asked for.
+//! One batch of a cursor in Rust memory, and the iterators that hand its documents out one by one. A document becomes a
+//! Python object only when it is requested.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,24 +20,24 @@ use crate::codec::document_shape::DocumentShape;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
-/// No batch has so many documents.
+/// No batch has this many documents.
 const UNKNOWN: usize = usize::MAX;
 
 /// A change and its resume token.
 type Change = (Py<PyAny>, Option<Py<PyBytes>>);
 
-/// The documents of one reply that were not requested yet.
+/// The documents of one reply that are not handed out yet.
 #[pyclass(module = "mangonel._core")]
 pub struct Batch {
     _entry: Entry,
     message: Vec<u8>,
-    /// The next element of the array, and the array's end without its terminator. Atomic, for decoding may run the user's
-    /// code and with it other threads, so that nothing of it is borrowed exclusively meanwhile.
+    /// The next element of the array, and the array's end without its terminator. Atomic, since decoding may run the
+    /// user's code and other threads, so the batch must not be borrowed exclusively meanwhile.
     position: AtomicUsize,
     end: usize,
     /// Where the array's elements begin.
     start: usize,
-    /// How many documents came, once it was asked for; `UNKNOWN` before.
+    /// How many documents arrived, once counted; `UNKNOWN` before.
     size: AtomicUsize,
     codec: Py<Codec>,
     /// The server's cursor id; 0 when this is the last batch.
@@ -46,26 +46,26 @@ pub struct Batch {
     namespace: String,
     post_batch_resume_token: Option<Vec<u8>>,
     session: Option<Py<ImplicitSession>>,
-    /// The number of the link that all later batches come on, or None when any will do.
+    /// The number of the link for all later batches; None: any link.
     #[pyo3(get)]
     pinned: Option<u32>,
     /// Whether the batch is handed out as one bytes object instead of document by document.
     is_raw: bool,
-    /// Whether more batches come without being asked for.
+    /// Whether more batches arrive without a request.
     #[pyo3(get)]
     pub(crate) is_streaming: bool,
     /// The server that has the cursor.
     pub(crate) server: String,
-    /// The cursor that the batch opened, which ends with the last reference; None if there is none, or another batch
-    /// opened it.
+    /// The cursor that the batch opened, which is killed with the last reference; None if there is none, or another
+    /// batch opened it.
     #[pyo3(get)]
     pub(crate) opened: Option<Py<OpenCursor>>,
-    /// The shape of documents instead of the codec's document class.
+    /// Makes the documents, instead of the codec's document class.
     shape: Option<Py<DocumentShape>>,
 }
 
 impl Batch {
-    /// Takes over the message that a cursor came in; `offset` is where its body starts.
+    /// Takes over the message that holds a cursor; `offset` is where its body starts.
     pub fn new(
         message: Vec<u8>,
         offset: usize,
@@ -133,14 +133,14 @@ impl Batch {
         failure::protocol_error(py, format!("expected a batch of documents, got {found}"))
     }
 
-    /// Keeps the number of documents that were taken from a position on, if these are all.
+    /// Stores how many documents were taken from a position on, if those are all.
     fn keep_size(&self, from: usize, taken: usize) {
         if from == self.start && self.is_empty() && !self.is_raw {
             self.size.store(taken, Ordering::Relaxed);
         }
     }
 
-    /// Counts the documents from a position on, up to one that is broken.
+    /// Counts the documents from a position on, up to an invalid one.
     fn count_from(&self, mut position: usize) -> usize {
         let mut count = 0;
         while let Ok(Some((start, document))) = element_at(&self.message, position, self.end) {
@@ -158,7 +158,7 @@ impl Batch {
         (std::mem::take(&mut self.message), position, self.end)
     }
 
-    /// Moves past the next documents, at most `limit` of them, and returns where they are in `message`.
+    /// Moves past the next documents, at most `limit` of them, and returns their ranges in `message`.
     pub(crate) fn take_ranges(
         &self,
         py: Python<'_>,
@@ -174,12 +174,12 @@ impl Batch {
         Ok(ranges)
     }
 
-    /// The whole message that the batch came in.
+    /// The whole message that holds the batch.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// Decodes the next document; of a raw batch, returns all that is left as bytes.
+    /// Decodes the next document; for a raw batch, returns all remaining documents as bytes.
     pub fn next(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         if self.is_raw {
             let bytes = if self.is_empty() { None } else { Some(self.raw(py)?) };
@@ -198,7 +198,7 @@ impl Batch {
 #[entries]
 #[pymethods]
 impl Batch {
-    /// The namespace the cursor lives in, `database.collection`.
+    /// The namespace of the cursor, `database.collection`.
     #[getter]
     pub(crate) fn namespace(&self) -> &str {
         &self.namespace
@@ -216,19 +216,19 @@ impl Batch {
         &self.server
     }
 
-    /// The resume token behind this batch, as BSON, or None.
+    /// The resume token after this batch, as BSON, or None.
     #[getter]
     fn post_batch_resume_token<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.post_batch_resume_token.as_ref().map(|token| PyBytes::new(py, token))
     }
 
-    /// Whether every document was handed out.
+    /// Whether every document is handed out.
     #[getter]
     fn is_empty(&self) -> bool {
         self.position() >= self.end
     }
 
-    /// How many documents came. Walks over them when it is asked for the first time.
+    /// How many documents arrived. The first call walks over them.
     #[getter]
     fn size(&self) -> usize {
         let known = self.size.load(Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl Batch {
         counted
     }
 
-    /// How many documents are left. Walks them; costs some nanoseconds each.
+    /// How many documents are left. Walks over them, at some nanoseconds each.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let start = self.position();
         let mut count = 0;
@@ -255,7 +255,7 @@ impl Batch {
     fn next_change(&self, py: Python<'_>) -> PyResult<Option<Change>> {
         let Some(bytes) = self.next_document(py)? else { return Ok(None) };
         let id = RawDocument::from_bytes(bytes).and_then(|change| change.get_document("_id"));
-        // An `_id` that is no document is no token either.
+        // An `_id` that is not a document is not a token.
         let token = id.ok().flatten().map(|token| PyBytes::new(py, token.as_bytes()).unbind());
         Ok(Some((codec::decode_document(py, bytes, self.codec.get())?, token)))
     }
@@ -282,7 +282,7 @@ impl Batch {
         self.text(py, mode, b',', true)
     }
 
-    /// Let the shape make the documents.
+    /// Make the documents with the shape.
     fn r#become(&mut self, shape: Py<DocumentShape>) {
         self.shape = Some(shape);
     }
@@ -291,7 +291,7 @@ impl Batch {
     #[pyo3(signature = (documents, limit=None))]
     fn drain_into(&self, documents: &Bound<'_, PyList>, limit: Option<usize>) -> PyResult<usize> {
         let py = documents.py();
-        // Objects of classes are known to the collector from the start, and it would walk over them again and again.
+        // The collector tracks instances of classes from the start, and would scan them again and again.
         let _pause = self.shape.is_some().then(|| Pause::new(py));
         let from = self.position();
         let mut count = 0;
@@ -314,7 +314,7 @@ impl Batch {
 }
 
 impl Batch {
-    /// Writes the documents that are left as JSON, with brackets around them if it is to be an array.
+    /// Writes the documents that are left as JSON, with brackets around them for an array.
     fn text<'py>(
         &self,
         py: Python<'py>,
@@ -340,7 +340,7 @@ impl Batch {
             element_at(&self.message, at, self.end).map_err(|found| self.broken(py, &found))?
         {
             at = start + document.as_bytes().len();
-            // Rarely too little; then memory left over from other documents suffices, or little is missing.
+            // Rarely too little; then memory left from other documents is enough, or little is missing.
             let most = 4 * document.as_bytes().len();
             writer.reserve(most).map_err(|_| no_memory(most))?;
             if count > 0 {
@@ -371,7 +371,7 @@ fn no_memory(more: usize) -> PyErr {
     PyMemoryError::new_err(format!("no memory for {more} more bytes"))
 }
 
-/// Finds the next document of an array's elements; the error names the other element found there.
+/// Finds the next document among an array's elements; the error names the element found instead.
 pub fn next_in(message: &[u8], position: usize, end: usize) -> Result<Option<Range<usize>>, String> {
     let found = element_at(message, position, end)?;
     Ok(found.map(|(start, document)| start..start + document.as_bytes().len()))
@@ -389,7 +389,7 @@ fn element_at(
     if *kind != 0x03 {
         return Err(other_type(*kind));
     }
-    // An index has few digits.
+    // An index is short, so its bytes are compared one by one.
     let key_end = rest.iter().position(|byte| *byte == 0);
     match key_end.map(|end| (end, RawDocument::prefix(&rest[end + 1..]))) {
         Some((key_end, Ok((document, _)))) => Ok(Some((position + 1 + key_end + 1, document))),
@@ -407,10 +407,10 @@ fn other_type(kind: u8) -> String {
 #[derive(Default)]
 pub struct BatchCursor {
     _entry: Entry,
-    /// The batch that documents are handed out from.
+    /// The current batch.
     #[pyo3(get)]
     _batch: Option<Py<Batch>>,
-    /// How many documents came in batches before it.
+    /// How many documents arrived in earlier batches.
     before: usize,
 }
 
@@ -436,7 +436,7 @@ impl BatchCursor {
 
     #[setter(_batch)]
     fn set_batch(slf: &Bound<'_, Self>, batch: Option<Bound<'_, Batch>>) -> PyResult<()> {
-        // Dropped when nothing is borrowed.
+        // Dropped once nothing is borrowed.
         let replaced = std::mem::replace(&mut slf.try_borrow_mut()?._batch, batch.map(Bound::unbind));
         if let Some(replaced) = &replaced {
             let size = replaced.bind(slf.py()).try_borrow()?.size();
@@ -445,14 +445,14 @@ impl BatchCursor {
         Ok(())
     }
 
-    /// How many documents came so far. The batch is not counted before that is asked for.
+    /// How many documents arrived so far. The batch is counted only when this is read.
     #[getter]
     fn _retrieved(&self, py: Python<'_>) -> PyResult<usize> {
         let size = self._batch.as_ref().map(|batch| Ok(batch.bind(py).try_borrow()?.size()));
         Ok(self.before + size.unwrap_or(PyResult::Ok(0))?)
     }
 
-    /// Begin to count anew.
+    /// Restart the count.
     #[setter(_retrieved)]
     fn set_retrieved(&mut self, before: usize) {
         self.before = before;
@@ -497,7 +497,7 @@ impl BlockingCursor {
     }
 }
 
-/// The asyncio face's cursor base: `__anext__` is an awaitable that is already finished while the batch lasts.
+/// The asyncio face's cursor base: `__anext__` returns an awaitable that is already done, as long as the batch lasts.
 #[pyclass(extends = BatchCursor, subclass, module = "mangonel._core")]
 pub struct AsyncCursorBase;
 

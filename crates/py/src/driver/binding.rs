@@ -6,7 +6,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::thread_end::Entry;
 
-/// One `with` block that binds a session; here and not in Python for the reason that `Limit` has.
+/// One `with` block that binds a session; in Rust for the same reason as `Limit`.
 ///
 /// `variable`: the context variable. `open`: the list of the open blocks.
 /// `ends`: the session ends with the block.

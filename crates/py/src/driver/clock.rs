@@ -1,14 +1,14 @@
-//! The clock of one client and its connections: the machine's, or a test's, which moves it.
+//! The clock of one client and its connections: the machine's clock, or one that a test moves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use mangonel_proto::time::Instant;
 
-/// Stands for the machine's own clock, which no test moves.
+/// Means the machine's own clock, which no test moves.
 const MACHINE: u64 = u64::MAX;
 
-/// Tells the time since it was made.
+/// Returns the time since it was made.
 pub struct Clock {
     epoch: std::time::Instant,
     /// The nanoseconds that a test set, or `MACHINE`.

@@ -50,23 +50,23 @@ pub struct State {
     pub links: IdMap<LinkId, Py<Link>>,
     pub wakers: IdMap<ExchangeId, Py<PyAny>>,
     pub watchers: HashMap<(Address, Role), Watcher>,
-    /// Whether every observer has to end, since the interpreter is about to.
+    /// Whether every observer must end, since the interpreter is about to exit.
     pub is_dismissed: bool,
     /// Called once when the pools need maintenance; set while the thread for it waits.
     keeper: Option<Py<PyAny>>,
     has_keeper: bool,
     /// What to call for more connections of a shard: a weak reference to its port.
     openers: HashMap<u32, Py<PyAny>>,
-    /// Called once when the client's threads have to end.
+    /// Called once when the client's threads must end.
     enders: Vec<Py<PyAny>>,
-    /// Called with an address, a role and a list for what was started, to start an observer.
+    /// Called to start an observer, with an address, a role and a list, to which it adds the started thread.
     pub(super) starter: Option<Py<PyAny>>,
-    /// Called with an address and a session's id to kill the session there; and with an address, a namespace and a cursor's
-    /// id to kill the cursor.
+    /// The first is called with an address and a session's id, to kill the session there; the second with an address, a
+    /// namespace and a cursor's id, to kill the cursor.
     pub(super) sweeper: Option<(Py<PyAny>, Py<PyAny>)>,
-    /// Python work queued by drops, for the next entry.
+    /// Python work that drops have queued, for the next entry.
     left: Option<Box<Pending>>,
-    /// The deployment's events that were not delivered yet.
+    /// The deployment's events that are not delivered yet.
     pub(super) deployment_events: DeploymentEvents,
 }
 
@@ -132,7 +132,7 @@ impl State {
     }
 
     fn interrupt(&mut self, address: Address, role: Role, pending: &mut Pending) {
-        // Taken out, not copied: a count cannot be raised here without the interpreter.
+        // Taken out, not copied: without the GIL a reference count cannot be raised.
         let watcher = self.watchers.get_mut(&(address, role));
         pending.interrupting.extend(watcher.and_then(|watcher| watcher.link.take()));
     }
@@ -141,10 +141,10 @@ impl State {
 /// A connection to open: its opener, its shard, and its server.
 type Opening = (Py<PyAny>, u32, String);
 
-/// How many exchanges may still hold a connection between two calls, so that each pool keeps one for the others.
+/// How many more exchanges may hold a connection between two calls, so that each pool keeps one for others.
 pub(crate) struct Ahead(Arc<AtomicUsize>);
 
-/// The place of one of them, until it is dropped.
+/// The place of one of those exchanges, until it is dropped.
 pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Ahead {
@@ -172,7 +172,7 @@ impl Drop for Place {
 pub struct Core {
     _entry: Entry,
     state: Mutex<State>,
-    /// Whether some of its connections may compress; a question that is asked for every message.
+    /// Whether some of its connections may compress; checked for every message.
     pub(crate) compresses: bool,
     /// The responder of a mechanism that is implemented in Python.
     pub(crate) responder: Option<Py<PyAny>>,
@@ -184,7 +184,7 @@ pub struct Core {
     /// Whether operations are counted.
     counts: AtomicBool,
     forks: AtomicU32,
-    /// The places of exchanges that hold a connection between two calls.
+    /// The places for exchanges that hold a connection between two calls.
     pub(crate) ahead: Ahead,
     /// Makes spans of operations.
     pub(crate) tracer: Option<Py<PyAny>>,
@@ -227,7 +227,7 @@ impl Core {
         held.as_ref().map(|publisher| publisher.clone_ref(py))
     }
 
-    /// How many forks are between the process that made it and this one.
+    /// How many forks lie between the process that made it and this one.
     pub(super) fn forks(&self) -> u32 {
         self.forks.load(Ordering::Relaxed)
     }
@@ -265,7 +265,7 @@ impl Core {
         }
     }
 
-    /// Schedules `callback` from a drop, where no Python code may run; a later call runs it.
+    /// Queues `callback` from a drop, where no Python code may run; a later call runs it.
     pub fn call_soon(slf: &Py<Self>, callback: Py<PyAny>) {
         {
             let mut state = slf.get().lock();
@@ -274,7 +274,7 @@ impl Core {
         interpreter::deliver_soon(slf);
     }
 
-    /// Has a cursor killed, from a drop; one that streams ends with the connection that it is bound to.
+    /// Has a cursor killed, from a drop; a streaming cursor ends with its pinned connection.
     pub fn end_lost(slf: &Py<Self>, cursor: LostCursor, is_streaming: bool) {
         Self::change_in_drop(slf, |state, now| match cursor.pinned {
             Some(link) if is_streaming => state.client.release_pinned(LinkId(link), false, now),
@@ -287,13 +287,13 @@ impl Core {
         Self::change_in_drop(slf, |state, now| state.client.give_back_session(session, now));
     }
 
-    /// Ends a session that the user opened, from a drop.
+    /// Ends an explicit session, from a drop.
     pub fn end_session(slf: &Py<Self>, session: SessionId) {
         Self::change_in_drop(slf, |state, now| state.client.end_session(session, now));
     }
 
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // After a panic under the lock the client goes on: a change that was left half done is the lesser harm.
+        // After a panic under the lock the client continues: an unfinished change does less harm than a dead client.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
@@ -301,8 +301,8 @@ impl Core {
 #[entries]
 #[pymethods]
 impl Core {
-    /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `seed`: 16 random
-    /// bytes; `listeners`: has the first publisher and its interests, and the tracer; called at each check of a server.
+    /// Make the shared state of a client. `options`: from `ClientOptions.core_options()`; `seed`: 16 random bytes;
+    /// `listeners`: holds the first publisher, its interests and the tracer; called at each check of a server.
     #[new]
     fn new(
         py: Python<'_>,
@@ -358,7 +358,7 @@ impl Core {
         })
     }
 
-    /// Count operations from now on, besides connections and servers, which are always counted.
+    /// Count operations from now on; connections and servers are always counted.
     fn count(&self) {
         self.lock().client.begin_counting();
         self.counts.store(true, Ordering::Relaxed);
@@ -378,11 +378,11 @@ impl Core {
         self.lock().client.set_interests(Interests(interests));
     }
 
-    /// Have `starter` called whenever a thread is due: with a server's address, a role (0: watch, 1: ping; 2, without an
-    /// address: look after the pools) and a list to put the thread into. If it is interrupted before that, it is called
-    /// again.
+    /// Call `starter` whenever a thread must start: with a server's address, a role (0: watch, 1: ping; 2, without an
+    /// address: maintain the pools) and a list, to which it adds the thread. If it is interrupted before that, it is
+    /// called again.
     fn set_starter(&self, starter: Py<PyAny>) {
-        // Not `with`: the first observers are due with the first operation, and not before.
+        // Not `with`: the first observers start with the first operation, not before.
         let _replaced = self.lock().starter.replace(starter);
     }
 
@@ -393,7 +393,7 @@ impl Core {
         Ok(())
     }
 
-    /// Have `callback` called once when the client is closed, or has to end its threads.
+    /// Call `callback` once when the client is closed or must end its threads.
     fn on_end(&self, py: Python<'_>, callback: Py<PyAny>) -> PyResult<()> {
         let refused = {
             let mut state = self.lock();
@@ -407,7 +407,7 @@ impl Core {
         refused.map_or(Ok(()), |callback| callback.call0(py).map(drop))
     }
 
-    /// Begin again with other options, as `ClientOptions.core_options()` gives them; before the first operation.
+    /// Begin again with other options, from `ClientOptions.core_options()`; only before the first operation.
     fn configure(&self, py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<()> {
         let options = client_options(py, options)?;
         let now = self.now();
@@ -415,8 +415,8 @@ impl Core {
         Ok(())
     }
 
-    /// Take the hosts that SRV records name now, of which at most `max_hosts` (0: all) are used, and the seconds that
-    /// DNS vouches for them; None when it had no answer. Returns in how many seconds to ask again, None for never.
+    /// Take the hosts that SRV records name now, of which at most `max_hosts` (0: all) are used, and their time to live
+    /// in seconds; None if DNS gave no answer. Return in how many seconds to query again; None: never.
     fn follow_srv(
         &self,
         py: Python<'_>,
@@ -434,18 +434,18 @@ impl Core {
         pause.map(|pause| pause.as_secs_f64())
     }
 
-    /// Set the functions to call for cursors that have lost their owners: `sessions` with a server's address and the id of a
-    /// session, `cursors` with the address, the namespace and the id of a cursor, and the link that it is bound to or None.
+    /// Set the functions that kill cursors without an owner: `sessions` with a server's address and the id of a
+    /// session, `cursors` with the address, the namespace and the id of a cursor, and its pinned link or None.
     fn set_sweeper(&self, sessions: Py<PyAny>, cursors: Py<PyAny>) {
         let _replaced = self.lock().sweeper.replace((sessions, cursors));
     }
 
-    /// Set the object with which the faces secure every connection. Once, before the first connection.
+    /// Set the object with which the faces secure every connection; once, before the first connection.
     fn set_security(&self, py: Python<'_>, security: Py<PyAny>) {
         let _refused = self.security.set(py, security);
     }
 
-    /// Set the proxy that the faces connect through. Once, before the first connection.
+    /// Set the proxy through which the faces connect; once, before the first connection.
     fn set_proxy(&self, py: Python<'_>, proxy: Py<PyAny>) {
         let _refused = self.proxy.set(py, proxy);
     }
@@ -474,8 +474,8 @@ impl Core {
         self.peek(|state| state.client.options().timeout).map(|timeout| timeout.as_secs_f64())
     }
 
-    /// Open a pool of its own for a face or an event loop; return its number. `opener`: a weak reference to what keeps it
-    /// filled; None for one that is not.
+    /// Open a separate pool for a face or an event loop; return its number. `opener`: a weak reference to the object
+    /// that keeps it filled; None: it is not kept filled.
     #[pyo3(signature = (opener=None))]
     fn open_shard(&self, opener: Option<Py<PyAny>>) -> u32 {
         let mut state = self.lock();
@@ -486,9 +486,8 @@ impl Core {
         shard
     }
 
-    /// Close connections that were idle for too long. Returns the connections to open as (opener, shard,
-    /// address) triples, and keeps `waker`, which is called when there may be more; None if the client is
-    /// closed.
+    /// Close connections that were idle for too long. Returns the connections to open as (opener, shard, address)
+    /// triples, and keeps `waker`, which is called when there may be more to open; None if the client is closed.
     fn keep_up(&self, py: Python<'_>, waker: Py<PyAny>) -> Option<Vec<Opening>> {
         let now = self.now();
         let found = self.with(py, |state| {
@@ -524,7 +523,7 @@ impl Core {
         .for_each(|link| Pending { closing: vec![link], ..Pending::default() }.deliver(self, py));
     }
 
-    /// End every monitor at interpreter exit: their results are no longer needed. Operations go on.
+    /// End every monitor at interpreter exit: their results are no longer needed. Operations continue.
     fn dismiss_watchers(&self, py: Python<'_>) {
         let pending = {
             let mut state = self.lock();
@@ -553,8 +552,8 @@ impl Core {
         Pending { waking: enders, ..Pending::default() }.deliver(self, py);
     }
 
-    /// Make the state of a forked child: no connection, no session, other ids. Returns the parent's links, whose
-    /// sockets the child must close without a word.
+    /// Reset the state in a forked child: no connection, no session, other ids. Return the parent's links, whose
+    /// sockets the child must close without sending anything.
     fn restart_in_child(&self, py: Python<'_>, seed: [u8; 16]) -> PyResult<Py<PyList>> {
         let now = self.now();
         self.forks.fetch_add(1, Ordering::Relaxed);
@@ -581,14 +580,14 @@ impl Core {
         Ok(())
     }
 
-    /// Give back the connection of an exhaust cursor: into the pool when it owes nothing, else closed.
+    /// Give back the connection of an exhaust cursor: into the pool if no reply is outstanding, otherwise it is closed.
     fn release_pinned(&self, py: Python<'_>, link: u32, is_drained: bool) {
         self.with(py, |state| {
             state.client.release_pinned(LinkId(link), is_drained, self.now());
         });
     }
 
-    /// Return the opener of a link's shard, as `open_shard` got it, and the shard; None if either has gone.
+    /// Return the opener of a link's shard, as given to `open_shard`, and the shard; None if either is gone.
     fn opener_of(&self, py: Python<'_>, link: u32) -> Option<(Py<PyAny>, u32)> {
         let link = self.peek(|state| state.links.get(&LinkId(link)).map(|link| link.clone_ref(py)))?;
         let shard = link.try_borrow(py).ok()?.shard;
@@ -622,7 +621,7 @@ impl Core {
 
     /// The hello reply of the primary, or of the first known server; None before the first reply.
     fn hello<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        // Copied, so that the lock is free: making the dict may collect garbage, and finalizers may want the lock.
+        // Copied, so that the lock is free: making the dict may collect garbage, and finalizers may need the lock.
         let Some(server) = self.peek(|state| state.writable_or_known().cloned()) else { return Ok(None) };
         let facts = PyDict::new(py);
         facts.set_item("max_wire_version", server.max_wire_version)?;
@@ -637,13 +636,13 @@ impl Core {
         Ok(Some(facts))
     }
 
-    /// The size limits of the writable server, or of any known one; None while none is known.
+    /// The size limits of the writable server, or of any known one; None while no server is known.
     fn limits(&self) -> Option<ServerLimits> {
         self.peek(|state| state.writable_or_known().map(|server| ServerLimits::of(server)))
     }
 
-    /// The least round trip to any known server in seconds; 0 while none was measured. The first measurement counts half:
-    /// in it, the server began to work for a new connection.
+    /// The least round trip to any known server in seconds; 0 while none is measured. The first measurement counts
+    /// half, since it includes the server's work for a new connection.
     #[getter]
     fn least_round_trip(&self) -> f64 {
         self.peek(|state| {

@@ -1,4 +1,5 @@
-//! The time limit of the block that an operation is begun in: context variables, so that every task and thread has its own.
+//! The time limit of the block in which an operation begins: context variables, so that every task and thread has its
+//! own.
 //! Spec: client-side-operations-timeout.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +17,7 @@ use crate::thread_end::Entry;
 /// The variables of the innermost block: its deadline, and its limit in seconds.
 static VARIABLES: PyOnceLock<(Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
 
-/// Set when the first block is entered; programs without blocks only pay for reading it.
+/// Set when the first block is entered; programs without blocks pay only for reading this.
 static IS_USED: AtomicBool = AtomicBool::new(false);
 
 /// Adds the class and the function of this module.
@@ -57,13 +58,12 @@ fn monotonic(py: Python<'_>) -> PyResult<f64> {
 
 /// One `with` block with a time limit; it cannot be entered again before it has ended.
 ///
-/// Here and not in Python, where a signal's handler may raise inside of `__enter__` or before `__exit__`: the limit would
-/// stay, and once its time is over, every later operation of the thread would fail.
+/// In Rust, since in Python a signal handler may raise inside `__enter__` or before `__exit__`: the limit would stay,
+/// and once its time is over, every later operation of the thread would fail.
 ///
-/// `seconds`: the limit; 0: none. None: that of the surrounding blocks.
-/// `is_nested`: it also holds inside of another block, whose limit it can only shorten.
-/// `is_anew`: ignore the deadlines of the surrounding blocks.
-/// `until`: a deadline that began earlier, a reading of `time.monotonic()`. None: it begins now.
+/// `seconds`: the limit; 0: none. None: the limit of the surrounding blocks. `is_nested`: it also applies inside
+/// another block, whose limit it can only shorten. `is_anew`: ignore the deadlines of the surrounding blocks. `until`:
+/// a deadline that began earlier, a reading of `time.monotonic()`. None: it begins now.
 #[pyclass(module = "mangonel._core", name = "Limit")]
 pub struct Block {
     _entry: Entry,

@@ -6,7 +6,7 @@ use mangonel_proto::topology::{Address, ServerDescription, TopologyDescription};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 
-/// Returns an ObjectId of Python.
+/// Returns a Python ObjectId.
 pub fn object_id<'py>(py: Python<'py>, id: ObjectId) -> PyResult<Bound<'py, PyAny>> {
     py.import("mangonel._core")?.getattr("ObjectId")?.call1((PyBytes::new(py, &id.bytes()),))
 }
@@ -54,7 +54,7 @@ pub fn server<'py>(py: Python<'py>, known: &ServerDescription) -> PyResult<Bound
         .into_pyobject(py)
 }
 
-/// The arguments of `topology_description.topology_described`, but for the last.
+/// The arguments of `topology_description.topology_described`, except the last.
 pub fn topology<'py>(py: Python<'py>, known: &TopologyDescription) -> PyResult<Bound<'py, PyTuple>> {
     let servers = PyList::empty(py);
     for description in known.servers.values() {
@@ -70,7 +70,7 @@ pub fn topology<'py>(py: Python<'py>, known: &TopologyDescription) -> PyResult<B
         .into_pyobject(py)
 }
 
-/// The sizes that a server takes.
+/// The sizes that a server accepts.
 #[pyclass(frozen, get_all, module = "mangonel._core")]
 pub struct ServerLimits {
     max_wire_version: i32,

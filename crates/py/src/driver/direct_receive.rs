@@ -1,5 +1,5 @@
-//! Receives the data of chunks in its final place while the rest of the reply arrives, so that nothing is
-//! copied twice. On plain sockets only; every other path reads the whole message and copies the data from it.
+//! Receives the data of chunks directly at its destination while the rest of the reply arrives, so that nothing is
+//! copied twice. Only on plain sockets; every other path reads the whole message and copies the data from it.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::socket::{Progress, When, receive_both};
 /// A chunk filter, and the memory that it lays data into.
 pub struct DirectReceive {
     filter: ChunkFilter,
-    /// Keeps the memory where it is.
+    /// Keeps the memory in place.
     _target: Py<ChunkTarget>,
     start: usize,
     /// The end of the received data, shared with the target: bytes beyond it were never written.
@@ -25,12 +25,12 @@ pub struct DirectReceive {
     direct: usize,
     /// How many bytes of the message went past the deframer.
     pub received_size: usize,
-    /// Whether the filter does not apply: then the deframer has all received bytes.
+    /// Whether the filter does not apply; the deframer then has all received bytes.
     pub is_plain: bool,
 }
 
 impl DirectReceive {
-    /// Makes one that receives data into `target`, from `at` on.
+    /// Makes a receiver that puts data into `target`, from `at` on.
     pub fn new(py: Python<'_>, target: &Py<ChunkTarget>, at: usize) -> PyResult<Self> {
         let (start, size, landed) = target.bind(py).try_borrow()?.memory();
         Ok(DirectReceive {
@@ -44,7 +44,7 @@ impl DirectReceive {
         })
     }
 
-    /// Receives once: data to its place, other bytes into the filter.
+    /// Receives once: data at its destination, other bytes into the filter.
     pub fn receive(&mut self, fd: i32, when: When) -> io::Result<Progress> {
         let place = std::ptr::with_exposed_provenance_mut(self.start + self.filter.place());
         // SAFETY: `direct` bytes at `place` lie in the target's memory, since a filter announces no more data than there
@@ -58,7 +58,7 @@ impl DirectReceive {
         Ok(moved)
     }
 
-    /// Processes received bytes; whole messages go to `deframer`. Returns whether it has one.
+    /// Processes received bytes; whole messages go to `deframer`. Returns whether one is complete.
     pub fn take_in(&mut self, deframer: &mut Deframer) -> Result<bool, ProtocolError> {
         let mut is_whole = deframer.message().is_some();
         loop {

@@ -1,5 +1,5 @@
-//! Passes the core's events to Python after the lock was released: one call of the publisher's method for
-//! each. The publisher, `_observe/publisher.py`, knows the listeners.
+//! Passes the core's events to Python after releasing the lock: one call of the publisher's method for each. The
+//! publisher, `_observe/publisher.py`, knows the listeners.
 
 use mangonel_bson::{
     JsonMode, RawDocument, RawValue, append_str, append_value, begin_array, begin_document,
@@ -21,8 +21,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(shown_json, module)?)
 }
 
-/// Return a document as relaxed extended JSON; text longer than `longest` bytes ends in "...". `hidden`: the keys
-/// that are left out. Without `values`, a command is shown with "?" in their place, and of an array only the first item.
+/// Return a document as relaxed extended JSON; text longer than `longest` bytes ends in "...". `hidden`: the keys to
+/// leave out. Without `values`, "?" replaces each value of a command, and only the first item of an array is shown.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (document, longest, hidden=Vec::new(), values=true))]
@@ -60,7 +60,7 @@ fn shown_json(
         .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
     let mut text = String::from_utf8_lossy(&text).into_owned();
     if text.len() > longest {
-        // A character that does not fit whole is left out.
+        // A character that does not fit completely is left out.
         let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
         text.truncate(end);
         text.push_str("...");
@@ -73,7 +73,7 @@ fn shown_json(
 enum Place {
     /// Its first field, whose key is the command's name.
     First,
-    /// Another field of its own.
+    /// Another top-level field.
     Top,
     /// A statement of a write command, except the parts from the user.
     Statement,
@@ -81,7 +81,7 @@ enum Place {
     Inside(u8),
 }
 
-/// Fields of commands and of their statements whose numbers and flags say nothing of the user's data.
+/// Fields of commands and of their statements whose numbers and flags reveal nothing of the user's data.
 const SHOWN: &[&str] = &["batchSize", "limit", "multi", "ordered", "singleBatch", "skip", "upsert"];
 
 /// Deeper documents are shown as "?".
@@ -120,7 +120,7 @@ fn append_shape(
         (RawValue::Array(items), Some(below)) => {
             let start = begin_array(out, key);
             if let Some(first) = items.iter().next() {
-                // The documents of a write, or the items of an `$in`, have one shape. A statement is its item.
+                // The documents of a write, or the items of an `$in`, share a shape, so the first represents all.
                 let item = first?;
                 match (item, place) {
                     (RawValue::Document(statement), Place::Top) if below == Place::Statement => {

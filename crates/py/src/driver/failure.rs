@@ -1,4 +1,4 @@
-//! The core's failures as Python exceptions. All of this is cold, so classes are looked up when needed.
+//! The core's failures as Python exceptions. None of this is hot, so classes are looked up when needed.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ use crate::codec::{self, Codec};
 
 static ERRORS: ErrorNames = ErrorNames::of("mangonel.errors");
 
-/// Has the classes at hand when nothing can be imported any more.
+/// Loads the classes early, for the time when imports no longer work.
 pub fn keep_classes(py: Python<'_>) -> PyResult<()> {
     ERRORS.keep(py)?;
     BSON_ERRORS.keep(py)?;
@@ -29,22 +29,22 @@ fn raise_from(py: Python<'_>, errors: &ErrorNames, class: &str, message: &str) -
     thrown(errors.get(py, class).and_then(|class| class.call1((message,))))
 }
 
-/// The exception that was made; if that failed, the reason.
+/// Returns the exception that was made; if that failed, the error.
 pub fn thrown(made: PyResult<Bound<'_, PyAny>>) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// The peer broke the wire protocol.
+/// The exception when the peer broke the wire protocol.
 pub fn protocol_error(py: Python<'_>, error: impl Display) -> PyErr {
     raise(py, "ProtocolError", &error.to_string())
 }
 
-/// Whether an error says that the peer broke the wire protocol.
+/// Whether an error means that the peer broke the wire protocol.
 pub fn is_protocol_error(py: Python<'_>, error: &PyErr) -> bool {
     ERRORS.get(py, "ProtocolError").is_ok_and(|class| error.is_instance(py, &class))
 }
 
-/// What arrived is no message, or there is no memory for it.
+/// The exception when the received bytes are no message, or do not fit in memory.
 pub fn broken_message(py: Python<'_>, error: &ProtocolError) -> PyErr {
     match error.is_out_of_memory() {
         true => PyMemoryError::new_err(error.to_string()),
@@ -52,37 +52,37 @@ pub fn broken_message(py: Python<'_>, error: &ProtocolError) -> PyErr {
     }
 }
 
-/// An option or a setting is wrong.
+/// The exception for a wrong option or setting.
 pub fn configuration(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "ConfigurationError", message)
 }
 
-/// A document inside a reply is not valid BSON.
+/// The exception when a document inside a reply is not valid BSON.
 pub fn invalid_bson(py: Python<'_>, message: &str) -> PyErr {
     raise_from(py, &BSON_ERRORS, "InvalidBSON", message)
 }
 
-/// A document is larger than the server stores.
+/// The exception for a document larger than the server stores.
 pub fn document_too_large(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "DocumentTooLarge", message)
 }
 
-/// The peer closed the connection; an `OSError`, as the socket module's own failures are.
+/// The exception when the peer closed the connection; an `OSError`, like the socket module's own failures.
 pub fn connection_closed(_py: Python<'_>) -> PyErr {
     PyConnectionResetError::new_err("the server closed the connection")
 }
 
-/// The client was used after it was closed.
+/// The exception when a closed client is used.
 pub fn closed_client(py: Python<'_>) -> PyErr {
     raise(py, "InvalidOperation", "cannot use the client after close(); make a new one")
 }
 
-/// The call is not allowed in the state of its object.
+/// The exception for a call that the state of its object does not allow.
 pub fn invalid_operation(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "InvalidOperation", message)
 }
 
-/// The driver broke its own rules.
+/// The exception when the driver broke its own rules.
 pub fn bug(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "BugError", message)
 }
@@ -125,7 +125,7 @@ pub fn class_and_message(failure: &Failure) -> (&'static str, &str) {
     (failure.class(), message)
 }
 
-/// The server refused a user.
+/// The exception when the server refused a user.
 fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) -> PyErr {
     let make = || {
         let details = match reply {
@@ -137,7 +137,7 @@ fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) 
     thrown(make())
 }
 
-/// The operation's time is over; 50 is the code that the server itself would send.
+/// The exception when the operation's time is over; 50 is the code that the server itself would send.
 fn time_limit(py: Python<'_>, message: &str) -> PyErr {
     thrown(ERRORS.get(py, "ExecutionTimeout").and_then(|class| {
         let details =
@@ -146,12 +146,12 @@ fn time_limit(py: Python<'_>, message: &str) -> PyErr {
     }))
 }
 
-/// Returns the error with a label that only the client can add; or an exception that a signal handler raised
-/// meanwhile, with the error as its context.
+/// Returns the error with a label that only the client can add; or the exception of a signal handler that interrupted
+/// this, with the error as its context.
 pub fn labelled(py: Python<'_>, error: PyErr, label: &str) -> PyErr {
     match error.value(py).call_method1("_add_error_label", (label,)) {
         Ok(_) => error,
-        // Only exceptions of `mangonel.errors` can take one.
+        // Only exceptions of `mangonel.errors` can take a label.
         Err(missing) if missing.is_instance_of::<PyAttributeError>(py) => error,
         Err(other) => interpreter::following(py, other, &error),
     }
@@ -160,7 +160,7 @@ pub fn labelled(py: Python<'_>, error: PyErr, label: &str) -> PyErr {
 /// The server's code for a time limit that is over.
 const MAX_TIME_EXPIRED: i64 = 50;
 
-/// The exception for a reply that says `ok: 0`, decoded; `limits` is asked when a time limit is the reason.
+/// The exception for a reply that says `ok: 0`, decoded; `limits` is called if a time limit is the reason.
 pub fn refused<'py>(
     py: Python<'py>,
     reply: Py<PyAny>,
@@ -174,7 +174,7 @@ pub fn refused<'py>(
     thrown(command_error.and_then(|command_error| command_error.call1((reply, py.None(), limits()?))))
 }
 
-/// The exception for a reply that did not come in time; it names the configured limits.
+/// The exception for a reply that did not arrive in time; it names the configured limits.
 pub fn late<'py>(
     py: Python<'py>,
     message: &str,
@@ -189,17 +189,17 @@ pub fn late<'py>(
     }
 }
 
-/// The exception for an operation whose time is over, and which would have been tried again after this error.
+/// The exception for an operation that would have been retried after this error, but ran out of time.
 pub fn out_of_time(py: Python<'_>, error: &PyErr) -> PyErr {
     thrown(ERRORS.get(py, "out_of_time").and_then(|out_of_time| out_of_time.call1((error.value(py),))))
 }
 
-/// The exception for a reply that has a place for write errors, decoded; none where that place is empty.
+/// The exception for the write errors in a decoded reply; None if there are none.
 pub fn write_refused(py: Python<'_>, reply: Py<PyAny>) -> Option<PyErr> {
     found_in_reply(py, "write_error", reply)
 }
 
-/// The exception for the `writeConcernError` of a reply, decoded; none where there is none.
+/// The exception for the `writeConcernError` in a decoded reply; None if there is none.
 pub fn not_confirmed(py: Python<'_>, reply: Py<PyAny>) -> Option<PyErr> {
     found_in_reply(py, "write_concern_error", reply)
 }

@@ -1,5 +1,5 @@
-//! The state of the interpreter around a call: a pending exception, an exception of a signal handler in the
-//! driver's own calls, an ending interpreter. Drops and threads check for these only through this module.
+//! The state of the interpreter around a call: a pending exception, a signal handler's exception in the driver's own
+//! calls, the interpreter's exit. Drops and threads check for these only through this module.
 
 use std::os::raw::{c_int, c_void};
 
@@ -17,7 +17,7 @@ pub trait Deliver {
     fn deliver_rest(&self, py: Python<'_>);
 }
 
-/// Runs `body`, which may call Python, while an exception may be pending; that one is pending again afterwards.
+/// Runs `body`, which may call Python, while an exception may be pending; that exception is pending again afterwards.
 pub fn beside_pending_error(py: Python<'_>, body: impl FnOnce()) {
     let _pending = PendingError::take(py);
     body();
@@ -66,8 +66,8 @@ impl Drop for PendingError {
     }
 }
 
-/// Does a drop's pending work where Python code may run: in the main thread by its next pending call, where
-/// exceptions of signal handlers are raised; in other threads at once, since no signal handlers run there.
+/// Does a drop's pending work where Python code may run: in the main thread as a pending call, where exceptions of
+/// signal handlers are raised; in other threads at once, since no signal handlers run there.
 pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
     never_unwind_this_thread();
     Python::try_attach(|py| {
@@ -80,8 +80,8 @@ pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
     });
 }
 
-/// Asks the interpreter to call a function of this file with a reference, soon and in the main thread.
-/// Returns the reference if too many calls are pending.
+/// Schedules a call of a function of this file with a reference, soon and in the main thread. Returns the reference if
+/// too many calls are pending.
 fn call_soon(
     py: Python<'_>,
     function: extern "C" fn(*mut c_void) -> c_int,
@@ -95,10 +95,10 @@ fn call_soon(
     }
 }
 
-/// For the interpreter to call, its lock held and no exception pending, with a reference to take over.
+/// The interpreter calls this with its lock held, no exception pending, and a reference to take over.
 extern "C" fn deliver_now<T: Deliver + PyClass<Frozen = True> + Sync>(owner: *mut c_void) -> c_int {
     never_unwind_this_thread();
-    // An interpreter that ends calls this too. Nothing is left to do for it then, and the reference goes with it.
+    // The interpreter also calls this during its exit. Nothing is left to do then, and the reference is not released.
     Python::try_attach(|py| {
         // SAFETY: the reference that `deliver_soon` handed on, once, with this function.
         let owner = unsafe { Bound::from_owned_ptr(py, owner.cast()) };
@@ -109,8 +109,8 @@ extern "C" fn deliver_now<T: Deliver + PyClass<Frozen = True> + Sync>(owner: *mu
     0
 }
 
-/// Raises in the main thread, soon, what one of the driver's own calls raised that raise nothing themselves: it is the
-/// exception of a signal handler, such as a `KeyboardInterrupt`, which would otherwise be lost.
+/// Raises the error of one of the driver's own calls soon, in the main thread. Such calls raise nothing themselves, so
+/// it is a signal handler's exception, such as a `KeyboardInterrupt`, which would otherwise be lost.
 pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     if is_of_a_signal_handler(py, &error) {
         let value = error.clone_ref(py).into_value(py).into_any();
@@ -121,11 +121,11 @@ pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     error.write_unraisable(py, Some(object));
 }
 
-/// How often one of the driver's own calls is made when the exceptions of signal handlers interrupt it.
+/// How often one of the driver's own calls is made if exceptions of signal handlers interrupt it.
 const TRIES: u32 = 3;
 
-/// Runs queued work that nothing else will do. An exception of a signal handler may interrupt a call before
-/// it did anything, so the call is repeated, and the exception is raised afterwards.
+/// Runs queued work that nothing else will do. A signal handler's exception may interrupt a call before it did
+/// anything, so the call is repeated and the exception raised afterwards.
 pub fn insist(py: Python<'_>, object: &Bound<'_, PyAny>, mut call: impl FnMut() -> PyResult<()>) {
     let mut errors = Vec::new();
     for _ in 0..TRIES {
@@ -143,11 +143,11 @@ pub fn insist(py: Python<'_>, object: &Bound<'_, PyAny>, mut call: impl FnMut() 
 
 /// Whether an error of such a call can only come from a signal handler; these run only in the main thread.
 pub fn is_of_a_signal_handler(py: Python<'_>, error: &PyErr) -> bool {
-    // A lock that was released twice, or a closed loop: errors of the calls themselves, which are harmless.
+    // A RuntimeError is the call's own: a lock released twice, or a closed loop. It is harmless.
     is_main_thread() && !error.get_type(py).is(py.get_type::<PyRuntimeError>())
 }
 
-/// For the interpreter to call, its lock held, with a reference to an exception to take over.
+/// The interpreter calls this with its lock held and a reference to an exception to take over.
 extern "C" fn raise_now(error: *mut c_void) -> c_int {
     let error: *mut ffi::PyObject = error.cast();
     // SAFETY: only `raise_soon` hands this function on, with a live exception, whose class is alive with it; the
@@ -176,7 +176,8 @@ pub fn following(py: Python<'_>, later: PyErr, earlier: &PyErr) -> PyErr {
     later
 }
 
-/// Puts `earlier` at the end of the contexts of `later`; nowhere if it is among them, and makes no circle.
+/// Puts `earlier` at the end of the contexts of `later`; not if it is already among them, or if that would make a
+/// cycle.
 ///
 /// # Safety
 /// The interpreter's lock must be held; both must be live exceptions.
@@ -200,7 +201,7 @@ unsafe fn append_context(later: *mut ffi::PyObject, earlier: *mut ffi::PyObject)
     }
 }
 
-/// How far contexts are followed: a program may have made a circle of them.
+/// How many contexts are followed: a program may have made a cycle of them.
 const MOST_CONTEXTS: u32 = 1_000;
 
 /// Whether `wanted` is `error` or one of its contexts.
@@ -251,11 +252,11 @@ fn is_main_thread() -> bool {
     MAIN_THREAD.get().is_none_or(|main| *main == unsafe { ffi::PyThread_get_thread_ident() })
 }
 
-/// The number that Python gives the main thread, where the system does not tell which one that is.
+/// Python's number of the main thread, for systems that do not tell which thread that is.
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 static MAIN_THREAD: std::sync::OnceLock<std::ffi::c_ulong> = std::sync::OnceLock::new();
 
-/// Asks which thread is the main one, where that cannot be asked later.
+/// Records which thread is the main one, for systems where a thread cannot find out later.
 pub fn register(_py: Python<'_>) -> PyResult<()> {
     #[cfg(not(any(target_os = "linux", target_os = "macos")))]
     {

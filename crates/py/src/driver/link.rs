@@ -33,20 +33,20 @@ pub struct Link {
     pub(crate) id: LinkId,
     pub(crate) shard: u32,
     pub(crate) deframer: Deframer,
-    /// Buffers lent to Python at this moment; while there are any, nothing may move the bytes.
+    /// The number of buffers lent to Python now; while there are any, nothing may move the bytes.
     lent: usize,
-    /// Whether a buffer was lent and what was received into it was not told yet.
+    /// Whether a buffer was lent and the count of received bytes is not reported yet.
     has_lost_count: bool,
-    /// What the face keeps for this connection: a socket, or an object around one.
+    /// The face's object for this connection: a socket, or an object around one.
     #[pyo3(get, set)]
     transport: Option<Py<PyAny>>,
     /// The file descriptor of a plain socket, for the paths that skip the socket object; -1 for none.
     #[pyo3(get, set)]
     pub(crate) fd: i32,
-    /// The descriptor to look at after a rest, where `fd` is not to be used: gevent waits in the socket object.
+    /// The descriptor to probe after idleness if `fd` must not be used: gevent waits in the socket object.
     probe: i32,
-    /// The engine that encrypts and decrypts for the paths that skip the socket object; none for plain connections, and
-    /// while a call is inside it.
+    /// The engine that encrypts and decrypts for the paths that skip the socket object; None for plain connections, and
+    /// while a call uses it.
     pub(crate) tls: Option<Box<Tls>>,
     /// The likely reason if the server ends the connection before its first reply.
     closing_hint: Option<String>,
@@ -56,7 +56,7 @@ pub struct Link {
     pub(crate) is_busy: bool,
     /// Whether that thread must close the connection after its call.
     is_doomed: bool,
-    /// Whether `fd` is as `socket::prepare` makes it, for good.
+    /// Whether `socket::prepare` has prepared `fd`, which lasts.
     pub(crate) is_prepared: bool,
     /// When the last reply was read.
     pub(crate) idle_since: Instant,
@@ -65,14 +65,14 @@ pub struct Link {
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
     #[pyo3(get, set)]
     pub(crate) waiter: Option<Py<Waiter>>,
-    /// The target of expected chunks' data, for the paths that skip the socket object; none for other
-    /// replies.
+    /// The target of expected chunks' data, for the paths that skip the socket object; None for other replies.
     pub(crate) direct_receive: Option<Box<DirectReceive>>,
-    /// The working memory of compression, made when the first compressed message comes or goes.
+    /// The working memory of compression, made for the first compressed message.
     packer: Option<Box<compress::Codec>>,
 }
 
-/// Messages of this size are compressed and decompressed without the interpreter's lock; below it the switch costs more.
+/// Messages of this size and above are compressed and decompressed without the GIL; below it, releasing the GIL costs
+/// more.
 const WORTH_DETACHING: usize = 16 * 1024;
 
 impl Link {
@@ -102,7 +102,7 @@ impl Link {
         }
     }
 
-    /// Hands out the message that has arrived, decompressed, and its size on the wire.
+    /// Returns the message that has arrived, decompressed, and its size on the wire.
     ///
     /// # Errors
     /// When it is no message, or does not decompress to one within the limits. Nothing more may be read then.
@@ -117,7 +117,7 @@ impl Link {
             }
             (message, size, link.packer.take())
         };
-        // Not borrowed while other threads may run, one of which may want to close it.
+        // Not borrowed while other threads may run, since one of them may close the link.
         let mut packer = packer.unwrap_or_default();
         let mut unpack = || packer.decompress(&message).map_err(ProtocolError::from);
         // Few bytes may decompress to many, so the claimed size decides.
@@ -142,7 +142,7 @@ impl Link {
     }
 
     fn keep(link: &Bound<'_, Self>, packer: Box<compress::Codec>) {
-        // The link's next user makes another one on demand.
+        // If the link is borrowed, its next user makes another one.
         if let Ok(mut link) = link.try_borrow_mut() {
             link.packer = Some(packer);
         }
@@ -158,7 +158,7 @@ impl Link {
         Ok(())
     }
 
-    /// Notes that a reply is about to be read. Returns the face's object that is to be told of the first one.
+    /// Records that a reply is about to be read. Returns the face's object that must be told of the first reply.
     pub(crate) fn note_reply(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
         if std::mem::replace(&mut self.has_spoken, true) {
             return None;
@@ -181,7 +181,7 @@ impl Link {
         self.transport.as_ref().map(|transport| transport.clone_ref(py))
     }
 
-    /// Notes that the connection is over; the answer is for [`finish`](Self::finish), once the borrow has ended.
+    /// Records that the connection is over; pass the result to [`finish`](Self::finish), once the borrow has ended.
     pub(crate) fn end(&mut self, py: Python<'_>) -> Option<(Py<PyAny>, &'static str)> {
         if self.is_busy {
             self.is_doomed = true;
@@ -198,7 +198,7 @@ impl Link {
         Self::finish(py, ending);
     }
 
-    /// Lets the face close the transport from [`end`](Self::end), or wake the thread that waits in it.
+    /// Lets the face close the transport that [`end`](Self::end) returned, or wake the thread that waits in it.
     pub(crate) fn finish(py: Python<'_>, ending: Option<(Py<PyAny>, &'static str)>) {
         let Some((transport, method)) = ending else { return };
         interpreter::insist(py, transport.bind(py), || transport.call_method0(py, method).map(drop));
@@ -221,7 +221,7 @@ impl Link {
 #[entries]
 #[pymethods]
 impl Link {
-    /// Note that `count` bytes were received into the buffer; return whether a whole message is there.
+    /// Note that `count` bytes were received into the buffer; return whether a whole message has arrived.
     fn received(&mut self, py: Python<'_>, count: usize) -> PyResult<bool> {
         self.check_not_lent()?;
         self.has_lost_count = false;
@@ -231,7 +231,7 @@ impl Link {
         self.deframer.received(count).map_err(|error| failure::broken_message(py, &error))
     }
 
-    /// Whether bytes may have been received whose count was not told by `received`, so that no reply can be read any more.
+    /// Whether bytes may have been received without a call of `received`, so that no reply can be read any more.
     #[getter]
     fn has_lost_count(&self) -> bool {
         self.has_lost_count
@@ -258,20 +258,20 @@ impl Link {
         self.closing_hint.is_some()
     }
 
-    /// Whether nothing was received beyond the messages already read.
+    /// Whether no bytes are left beyond the messages already read.
     #[getter]
     fn is_quiet(&self) -> bool {
         self.deframer.is_empty()
     }
 
-    /// Look at this descriptor after a rest; it is never waited in.
+    /// Probe this descriptor after idleness; never wait in it.
     #[setter]
     fn set_probe(&mut self, fd: i32) {
         self.probe = fd;
     }
 
-    /// Whether the server closed the connection, or sent unexpected data, while it was idle. Costs a system
-    /// call after a second of idleness, and nothing before.
+    /// Whether the server closed the connection, or sent unexpected data, while it was idle. Costs a system call after
+    /// a second of idleness, before that nothing.
     #[getter]
     pub(crate) fn is_stale(&self) -> bool {
         self.probe >= 0
@@ -279,7 +279,7 @@ impl Link {
             && super::socket::has_ended(self.probe)
     }
 
-    /// Whether a whole message is there already.
+    /// Whether a whole message has already arrived.
     #[getter]
     pub(crate) fn has_message(&self) -> bool {
         self.deframer.message().is_some()

@@ -1,4 +1,5 @@
-//! The write whose outcome a thread does not know: noted where its exchange fails, taken by the code that catches the error.
+//! A thread's write with an unknown outcome: recorded where its exchange fails, taken by the code that catches the
+//! error.
 
 use std::cell::Cell;
 
@@ -12,15 +13,15 @@ use super::core::Core;
 use super::session::ImplicitSession;
 
 thread_local! {
-    /// Of the exchange of this thread that failed last. An error reaches the code that asked for the operation without a
-    /// wait, so no other exchange of the thread comes between.
+    /// The write of this thread's last failed exchange. The error reaches the operation's caller without a wait, so no
+    /// other exchange of the thread runs in between.
     static LAST: Cell<Option<LostWrite>> = const { Cell::new(None) };
 }
 
 /// The id of a session and a transaction number: the form in which Python keeps a lost write.
 pub type Numbered<'py> = (Bound<'py, PyBytes>, i64);
 
-/// Notes the write of an exchange that has failed.
+/// Records the write of an exchange that has failed.
 pub fn note(failed: &CoreExchange) {
     LAST.set(failed.lost_write());
 }
@@ -35,16 +36,16 @@ pub fn lost_write((session, txn_number): ([u8; 16], i64)) -> LostWrite {
     LostWrite { session, txn_number }
 }
 
-/// Return the id of the session and the number of the write that the operation which just failed in this thread left
-/// behind, if the server may still carry it out; once.
+/// Return the session id and number of the write of the operation that just failed in this thread, if the server may
+/// still carry it out; once.
 #[entries]
 #[pyfunction]
 fn take_lost_write(py: Python<'_>) -> Option<Numbered<'_>> {
     LAST.take().map(|lost| numbered(py, lost))
 }
 
-/// Return the session of a lost write for one more retryable write, which has the next number: a server that has begun
-/// that one refuses the lost one.
+/// Return the session of a lost write for one more retryable write, which takes the next number: a server that has
+/// begun that write refuses the lost one.
 #[entries]
 #[pyfunction]
 fn session_after(core: &Bound<'_, Core>, lost: ([u8; 16], i64)) -> ImplicitSession {

@@ -1,5 +1,5 @@
-//! Databases and collections without a constructor in Python: programs ask for the same names again and again, and
-//! copying the fields of another object costs a fraction.
+//! Makes databases and collections without a Python constructor: programs request the same names again and again, and
+//! copying another object's fields costs a fraction.
 
 use mangonel_entries::entries;
 use pyo3::exceptions::{PyKeyError, PyTypeError};
@@ -11,20 +11,20 @@ use pyo3::{ffi, intern};
 use crate::native::instance_of;
 use crate::thread_end::Entry;
 
-/// What the databases of a client, or the collections of a database, have in common.
+/// The parts shared by all databases of a client, or all collections of a database.
 #[pyclass(frozen, module = "mangonel._core")]
 struct ChildTemplate {
     _entry: Entry,
-    /// None: the class makes its instances in its own way.
+    /// None: the class itself makes its instances.
     kind: Option<Py<PyType>>,
     fields: Py<PyDict>,
     known_names: Py<PySet>,
-    /// The owner's port when `fields` were read: once the owner has another port, it needs another template.
+    /// The owner's port when `fields` were read; an owner with another port needs another template.
     #[pyo3(get)]
     port: Py<PyAny>,
 }
 
-/// The class of an instance, its fields and its owner's.
+/// The class of an instance, its fields and its owner's fields.
 struct Begun<'a, 'py> {
     kind: &'a Bound<'py, PyType>,
     fields: Bound<'py, PyDict>,
@@ -32,14 +32,14 @@ struct Begun<'a, 'py> {
 }
 
 type Part<'py> = Bound<'py, PyAny>;
-/// `CollectionContext` of Python.
+/// Python's `CollectionContext`.
 type Context<'py> = (Part<'py>, Part<'py>, Part<'py>, Part<'py>, Part<'py>, Part<'py>);
 
 #[entries]
 #[pymethods]
 impl ChildTemplate {
-    /// Instances of `kind` get a copy of `fields`. A class with another `__init__` than `constructor` has no instances
-    /// here. `known_names` have passed their check.
+    /// Instances of `kind` get a copy of `fields`. A class with another `__init__` than `constructor` makes its own
+    /// instances. `known_names` have passed their check.
     #[new]
     fn new(
         kind: &Bound<'_, PyType>,
@@ -58,7 +58,7 @@ impl ChildTemplate {
         })
     }
 
-    /// Make a database. None: its class has to make it.
+    /// Make a database. None: its class must make it.
     fn database<'py>(
         &self,
         client: &Bound<'py, PyAny>,
@@ -71,7 +71,7 @@ impl ChildTemplate {
         with_fields(kind, &fields)
     }
 
-    /// Make a collection. None: its class has to make it.
+    /// Make a collection. None: its class must make it.
     fn collection<'py>(
         &self,
         database: &Bound<'py, PyAny>,
@@ -129,8 +129,8 @@ fn field<'py>(fields: &Bound<'py, PyDict>, name: &Bound<'py, PyString>) -> PyRes
     fields.get_item(name)?.ok_or_else(|| PyKeyError::new_err(name.clone().unbind()))
 }
 
-/// Make an instance of the class `kind` with a copy of `fields`. None if the class makes its instances in its own way,
-/// by a `__new__`.
+/// Make an instance of the class `kind` with a copy of `fields`. None if the class makes its instances itself, with a
+/// `__new__`.
 #[entries]
 #[pyfunction]
 fn made_like<'py>(
@@ -140,8 +140,8 @@ fn made_like<'py>(
     with_fields(kind, &fields.copy()?)
 }
 
-/// Make another instance of an object's class that has the same values in its slots. For a class of Python's that has
-/// slots only.
+/// Make another instance of an object's class with the same values in its slots. Only for a Python class that has
+/// nothing but slots.
 #[entries]
 #[pyfunction]
 fn slots_like<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -186,7 +186,7 @@ fn has_only_slots(class: *mut ffi::PyTypeObject) -> bool {
     true
 }
 
-/// Makes an instance whose fields these are.
+/// Makes an instance with these fields.
 fn with_fields<'py>(
     kind: &Bound<'py, PyType>,
     fields: &Bound<'py, PyDict>,

@@ -80,7 +80,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     transfer::register(module)
 }
 
-/// Adds the core's tables of codes and commands that Python uses, too.
+/// Adds the core's tables of codes and commands that Python uses too.
 fn add_tables(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("NOT_PRIMARY_CODES", PyFrozenSet::new(py, codes::state_changes())?)?;

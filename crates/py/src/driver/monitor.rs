@@ -1,4 +1,4 @@
-//! The monitor or the pinger of one server, as a port drives it: it looks like an exchange that is never done.
+//! The monitor or the pinger of one server. To the port that drives it, it looks like an exchange that is never done.
 
 use std::os::raw::c_int;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Asks for the next step, and prepares its values.
+    /// Gets the next step, and prepares its values.
     fn advance(&mut self, py: Python<'_>) {
         let (address, role) = (self.address.clone(), self.role);
         let core = self.core.clone_ref(py);
@@ -131,7 +131,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// What to do next, as for an exchange; DONE once the server is not watched any more.
+    /// What to do next, as for an exchange; DONE once the server is no longer watched.
     #[getter]
     fn step(&self) -> u8 {
         match self.step {
@@ -155,7 +155,7 @@ impl Monitor {
         self.link.as_ref().map(|link| link.clone_ref(py))
     }
 
-    /// Whether the message to send is answered: always.
+    /// Whether a reply to the message is expected: always.
     #[getter]
     fn expects_reply(&self) -> bool {
         true
@@ -189,7 +189,7 @@ impl Monitor {
         let key = (self.address.clone(), self.role);
         let _replaced =
             self.core.get().with(py, |state| state.watchers.entry(key).or_default().waker.replace(waker));
-        // A wake-up that came before the waker was there must not be lost.
+        // A wake-up before the waker was set must not be lost.
         self.advance(py);
         if !matches!(self.step, Step::Wait { .. }) {
             let key = (self.address.clone(), self.role);
@@ -201,7 +201,7 @@ impl Monitor {
         }
     }
 
-    /// The proxy was reached, and the SOCKS5 handshake begins: an error message says so while it is not over.
+    /// Called when the proxy was reached and the SOCKS5 handshake begins; error messages mention it until it is over.
     fn handle_proxy(&self, py: Python<'_>, proxy: String) {
         if self.role == Role::Watch {
             self.core.get().with(py, |state| {
@@ -210,7 +210,7 @@ impl Monitor {
         }
     }
 
-    /// The server was reached, and the TLS handshake begins: an error message says so while it is not over.
+    /// Called when the server was reached and the TLS handshake begins; error messages mention it until it is over.
     fn handle_securing(&self, py: Python<'_>) {
         if self.role == Role::Watch {
             self.core.get().with(py, |state| {
@@ -219,7 +219,7 @@ impl Monitor {
         }
     }
 
-    /// A connection was opened.
+    /// Called when a connection was opened.
     fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
         let _ = fd;
         // No descriptor: monitors use the socket object, so that no other thread closes it during their system call.
@@ -238,15 +238,15 @@ impl Monitor {
         Ok(link)
     }
 
-    /// The hello is about to be sent.
+    /// Called when the hello is about to be sent.
     fn handle_sending(&self) {}
 
-    /// The hello was sent.
+    /// Called when the hello was sent.
     fn handle_sent(&mut self) {
         self.is_sent = true;
     }
 
-    /// A whole message has arrived.
+    /// Called when a whole message has arrived.
     fn handle_reply(&mut self, py: Python<'_>) -> PyResult<()> {
         match self.read(py) {
             Err(error) if error.is_instance_of::<pyo3::exceptions::PyException>(py) => {
@@ -258,12 +258,12 @@ impl Monitor {
         }
     }
 
-    /// What arrived cannot be a message.
+    /// Called when the received bytes cannot be a message.
     fn handle_protocol_error(&mut self, py: Python<'_>, message: &str) {
         self.lost(py, message, Failure::Network);
     }
 
-    /// The connection broke, could not be opened, or (`timed_out`) did not answer in time.
+    /// Called when the connection broke, could not be opened, or (`timed_out`) did not answer in time.
     #[pyo3(signature = (error, timed_out=false))]
     fn handle_network_error(&mut self, error: &Bound<'_, PyAny>, timed_out: bool) {
         let (py, failure) = (error.py(), if timed_out { Failure::Timeout } else { Failure::Network });
@@ -273,22 +273,22 @@ impl Monitor {
         self.lost(py, &message, failure);
     }
 
-    /// The server had closed the connection between two checks.
+    /// Called when the server closed the connection between two checks.
     fn handle_link_lost(&mut self, py: Python<'_>) {
         self.lost(py, "the server closed the connection", Failure::Network);
     }
 
-    /// Something changed; look at the step again.
+    /// Called after a wake-up: check the step again.
     fn handle_wake(&mut self, py: Python<'_>) {
         self.advance(py);
     }
 
-    /// The time of `time_left` is over.
+    /// Called when the time of `time_left` is over.
     fn handle_timeout(&mut self, py: Python<'_>) {
         self.advance(py);
     }
 
-    /// Nothing: a monitor has no answer.
+    /// Return nothing: a monitor has no answer.
     fn result(&self) {}
 
     /// Close the connection and forget the monitor.

@@ -1,4 +1,5 @@
-//! Writes to several collections in one `bulkWrite` command: each names its namespace by its place in a second sequence.
+//! Writes to several collections in one `bulkWrite` command: each refers to its namespace by an index into a second
+//! sequence.
 //! Spec: bulk-write.
 
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use super::source::too_large;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
-/// Reads writes and their namespaces from two lists as the commands that carry them are made.
+/// Reads writes and their namespaces from two lists while the commands that carry them are made.
 #[pyclass(module = "mangonel._core")]
 pub struct NamespacedSource {
     _entry: Entry,
@@ -29,14 +30,14 @@ pub struct NamespacedSource {
 #[entries]
 #[pymethods]
 impl NamespacedSource {
-    /// `writes`: dicts whose first key is the kind of the write; its value becomes the number of the namespace.
+    /// `writes`: dicts whose first key is the kind of the write; its value becomes the namespace's index.
     #[new]
     fn new(writes: Py<PyList>, namespaces: Py<PyList>, codec: Py<Codec>, max_write_size: usize) -> Self {
         NamespacedSource { _entry: Entry, writes, namespaces, codec, max_write_size, position: 0 }
     }
 
-    /// Encode the next command; return it with the number of its writes, or None when there are none left.
-    /// `max_size`: of both sequences together.
+    /// Encode the next command; return it with the number of its writes, or None when there are none left. `max_size`:
+    /// the limit for both sequences together.
     fn next_operation(
         &mut self,
         py: Python<'_>,
@@ -89,7 +90,7 @@ impl NamespacedSource {
     }
 }
 
-/// Writes the number of the namespace into the first field.
+/// Writes the namespace's index into the first field.
 fn name_place(write: &Bound<'_, PyDict>, place: usize) -> PyResult<()> {
     let first = write.iter().next();
     let (kind, _) = first.ok_or_else(|| PyValueError::new_err("expected a write, got an empty dict"))?;

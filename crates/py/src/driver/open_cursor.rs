@@ -1,5 +1,5 @@
-//! A cursor that a server has open, as an object: when the last reference to it goes, the server is told to end it.
-//! A drop runs no Python code, so the exception of a signal handler cannot prevent that.
+//! A cursor that is open on a server, as an object: when its last reference is dropped, the cursor is killed. A drop
+//! runs no Python code, so a signal handler's exception cannot prevent that.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -10,21 +10,21 @@ use super::core::Core;
 use super::pending::LostCursor;
 use crate::thread_end::{Entry, never_unwind_this_thread};
 
-/// The server's half of a cursor.
+/// The server's side of a cursor.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct OpenCursor {
     _entry: Entry,
     core: Py<Core>,
-    /// How many forks were between the client's first process and the one that opened it.
+    /// How many forks lie between the client's first process and the one that opened it.
     forks: u32,
     server: String,
     namespace: String,
     id: i64,
-    /// The number of the link that it is bound to, or `UNBOUND`.
+    /// The number of its pinned link, or `UNBOUND`.
     pinned: AtomicU32,
-    /// Whether more of its replies come on that connection without being asked for.
+    /// Whether more of its replies arrive on that connection without a request.
     is_streaming: AtomicBool,
-    /// Whether it has ended, or its end is on its way.
+    /// Whether it has ended, or its kill is scheduled.
     is_over: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ pub struct OpenCursor {
 const UNBOUND: u32 = u32::MAX;
 
 impl OpenCursor {
-    /// Makes the object; `pinned` is the link that it is bound to.
+    /// Makes the object; `pinned` is its pinned link.
     pub fn new(
         core: Py<Core>,
         server: String,
@@ -80,21 +80,21 @@ impl OpenCursor {
         self.is_streaming.store(is_streaming, Ordering::Relaxed);
     }
 
-    /// It is bound to this link from now on, or to none.
+    /// Pin it to this link, or to none.
     #[setter]
     fn set_pinned(&self, link: Option<u32>) {
         self.pinned.store(link.unwrap_or(UNBOUND), Ordering::Relaxed);
     }
 
-    /// The server has no such cursor any more, or cannot be told.
+    /// Record that the server no longer has the cursor, or cannot be reached.
     fn disown(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Have it ended in the background, on its connection if it is bound to one; one that streams is closed with it.
-    /// Ending it twice does nothing.
+    /// Kill it in the background, on its pinned connection if it has one; a streaming cursor's connection is closed. A
+    /// second call does nothing.
     fn end_soon(&self) {
-        // A forked child leaves its parent's cursors alone.
+        // A forked child leaves its parent's cursors open.
         if !self.is_over.swap(true, Ordering::Relaxed) && self.core.get().forks() == self.forks {
             let (server, namespace) = (self.server.clone(), self.namespace.clone());
             let cursor = LostCursor { server, namespace, id: self.id, pinned: self.pinned() };

@@ -1,4 +1,4 @@
-//! A command from Python, encoded: `_shared/operation.py` says what to run and how its reply is to be read.
+//! A command from Python, encoded: `_shared/operation.py` chooses the command and how to read its reply.
 
 use mangonel_bson::RawDocument;
 use mangonel_entries::entries;
@@ -33,11 +33,11 @@ pub enum ReplyForm {
     First,
     /// The cursor, as a `Batch`; passed through the `answer` function, if any.
     Batch,
-    /// The same, but raw: the batch is handed out as one bytes object.
+    /// Like `Batch`, but raw: the batch is returned as one bytes object.
     RawBatch,
     /// The field `value`.
     Value,
-    /// The object that the operation was given to answer with; a write error raises.
+    /// The operation's `answer` object; a write error raises.
     Answer,
     /// The reply's bytes.
     Raw,
@@ -47,7 +47,7 @@ pub enum ReplyForm {
     WithBatch,
     /// The array `databases`, as the only batch of a cursor.
     Databases,
-    /// None: the face asks for the reply's bytes, and for the result by `release`.
+    /// None: the face reads the reply's bytes, then calls `release` for the result.
     Held,
     /// The result of the operation's `maker`; a write error raises.
     Made,
@@ -83,7 +83,7 @@ const KINDS: &[(&str, Kind)] = &[
 const REPLIES: &[(&str, Replies)] =
     &[("REPLIES_ONE", Replies::One), ("REPLIES_NONE", Replies::None), ("REPLIES_EXHAUST", Replies::Exhaust)];
 
-/// Adds the numbers that stand for the enums above; each is the index of its row.
+/// Adds the numbers of the enums above; each is the index of its row.
 pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let names = REPLY_FORMS.iter().map(|row| row.0).enumerate();
     let names = names.chain(KINDS.iter().map(|row| row.0).enumerate());
@@ -103,12 +103,12 @@ fn lookup<T: Copy>(table: &[(&str, T)], number: usize) -> PyResult<T> {
     })
 }
 
-/// The reading of this number.
+/// Returns the form with this number.
 pub(super) fn reading(number: usize) -> PyResult<ReplyForm> {
     lookup(REPLY_FORMS, number)
 }
 
-/// Makes the result of an operation whose exchange is done, without a call of Python's.
+/// Makes the result of an operation whose exchange is done, without a Python call.
 pub trait Maker: Send + Sync {
     /// Makes the result.
     fn make(self: Box<Self>, exchange: &mut Exchange, py: Python<'_>) -> PyResult<Py<PyAny>>;
@@ -117,7 +117,7 @@ pub trait Maker: Send + Sync {
     fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError>;
 }
 
-/// How to run one command; the part of an [`Operation`] that many share.
+/// How to run one command; many [`Operation`]s share this part.
 pub struct Plan {
     pub(crate) kind: Kind,
     pub(crate) reading: ReplyForm,
@@ -135,7 +135,7 @@ impl Plan {
     }
 }
 
-/// One command, encoded and ready to be begun, once.
+/// One command, encoded and ready to begin, once.
 #[pyclass(module = "mangonel._core")]
 pub struct Operation {
     _entry: Entry,
@@ -144,9 +144,9 @@ pub struct Operation {
     pub(crate) codec: Py<Codec>,
     /// The result of a successful write, or the function that reads its reply or batch.
     pub(crate) answer: Option<Py<PyAny>>,
-    /// What makes the result of its reply in the core.
+    /// The maker of the result in the core, without Python.
     pub(crate) maker: Option<Box<dyn Maker>>,
-    /// Where the data of the chunks in its reply goes, and at which of its bytes.
+    /// The target for the data of the chunks in its reply, and the position in it.
     pub(crate) sink: Option<(Py<ChunkTarget>, usize)>,
 }
 
@@ -155,15 +155,15 @@ pub struct Operation {
 impl Operation {
     /// Encode `command` for `database`.
     ///
-    /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor or of
-    /// the user, False for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for
-    /// READ_ANSWER the result of a write that goes well; for READ_APPLY, READ_BATCH and READ_FIRST the function that makes it
-    /// of the reply, the batch or the document; without one, READ_APPLY gives the reply of a write that goes well. `server`:
-    /// the address of the one that has the cursor.
+    /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: the session of the cursor
+    /// or of the user; False for none, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for
+    /// READ_ANSWER the result of a successful write; for READ_APPLY, READ_BATCH and READ_FIRST the function that makes
+    /// the result from the reply, the batch or the document; without it, READ_APPLY returns the reply of a successful
+    /// write. `server`: the address of the server that has the cursor.
     #[new]
     #[pyo3(signature = (database, command, codec, kind, reading, replies=0, read_preference=None, session=None,
                         pinned=None, is_under_way=false, answer=None, server=None))]
-    #[allow(clippy::too_many_arguments)] // One call per command; a parameter object would be one more allocation.
+    #[allow(clippy::too_many_arguments)] // One call per command; a parameter object would cost an allocation.
     fn new(
         py: Python<'_>,
         database: &str,
@@ -196,7 +196,7 @@ impl Operation {
         Ok(made)
     }
 
-    /// Make the operation that opens one more connection to the server of that address.
+    /// Make the operation that opens one more connection to the server with that address.
     #[staticmethod]
     fn filling(py: Python<'_>, server: &str) -> PyResult<Self> {
         let server = Address::parse(server).map_err(|error| PyValueError::new_err(error.to_string()))?;
@@ -213,15 +213,15 @@ impl Operation {
         })
     }
 
-    /// Receive the data of the chunks in its reply into `target`, from `at` on, wherever that is possible.
+    /// Receive the data of the chunks in its reply into `target`, from `at` on, if possible.
     fn receive_into(&mut self, target: Py<ChunkTarget>, at: usize) {
         self.sink = Some((target, at));
     }
 
-    /// Hold its reply back until the exchange's `release`; return the form for reading it then.
+    /// Withhold its reply until the exchange's `release`; return the form in which to read it then.
     fn hold(&mut self) -> usize {
         let reading = std::mem::replace(&mut self.reading, ReplyForm::Held);
-        // What is to be decrypted must be in one piece.
+        // A reply to decrypt must be in one piece.
         self.sink = None;
         REPLY_FORMS.iter().position(|row| row.1 == reading).unwrap_or_default()
     }
@@ -232,20 +232,20 @@ impl Operation {
         self.operation.as_ref().map_or("", |operation| operation.command.name())
     }
 
-    /// The database that it is for.
+    /// The database on which it runs.
     #[getter]
     fn database(&self) -> &str {
         self.operation.as_ref().map_or("", |operation| &operation.database)
     }
 
-    /// Return the bytes of its command, its document sequences as arrays; None when nothing is going to be sent.
+    /// Return the bytes of its command, its document sequences as arrays; None if nothing will be sent.
     fn document(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
         let sent = self.operation.as_ref().filter(|operation| operation.kind != Kind::Selection);
         let document = sent.map(|operation| operation.command.to_document());
         document.map(|document| Ok(codec::bytes_of(py, &document)?.unbind())).transpose()
     }
 
-    /// Take another command in place of its own.
+    /// Replace its command with another one.
     fn rewrite(&mut self, py: Python<'_>, document: &[u8]) -> PyResult<()> {
         let mut head = Command::begin();
         head.extend_from_slice(document);
@@ -263,7 +263,7 @@ impl Operation {
         }
     }
 
-    /// Leave `maxTimeMS` out: the server takes that of a cursor's first command for all of its batches.
+    /// Leave out `maxTimeMS`: the server would apply the limit of a cursor's first command to all of its batches.
     fn omit_max_time(&mut self) {
         if let Some(operation) = &mut self.operation {
             operation.omits_max_time = true;
@@ -285,7 +285,7 @@ impl Operation {
 }
 
 impl Operation {
-    /// Makes an operation of encoded parts.
+    /// Makes an operation from encoded parts.
     pub(crate) fn assemble(
         py: Python<'_>,
         database: &str,
@@ -299,7 +299,7 @@ impl Operation {
         Ok(Self::of_command(command, database, codec, plan, session))
     }
 
-    /// Makes an operation of a command.
+    /// Makes an operation from a command.
     pub(crate) fn of_command(
         command: Command,
         database: &str,
@@ -311,7 +311,7 @@ impl Operation {
         let session = if plan.replies == Replies::None { SessionChoice::None } else { session };
         let reply_shape = match plan.reading {
             ReplyForm::RawBatch => ReplyShape::RawBatch,
-            // The driver itself reads these replies, so they are no documents of the user's.
+            // The driver itself reads these replies, so the user's types do not apply to them.
             ReplyForm::Answer | ReplyForm::Apply | ReplyForm::Unchecked => ReplyShape::Document,
             ReplyForm::Made if plan.kind != Kind::Read => ReplyShape::Document,
             _ if codec.get().makes_raw_documents() => ReplyShape::Raw,
@@ -352,8 +352,8 @@ pub struct WriteCommand {
 impl WriteCommand {
     /// Encode `command` for `database`.
     ///
-    /// `session`: the one that the user opened, or None for an implicit one. `group`: what listeners take the messages for
-    /// parts of.
+    /// `session`: the user's session, or None for an implicit one. `group`: the operation id that listeners see for all
+    /// of its messages.
     #[new]
     #[pyo3(signature = (database, command, codec, kind, reading, replies=0, session=None, group=None))]
     #[allow(clippy::too_many_arguments)] // As for Operation.
@@ -377,7 +377,7 @@ impl WriteCommand {
 }
 
 impl WriteCommand {
-    /// Returns how many of `max_size` bytes are left for documents beside a long `let` or comment.
+    /// Returns how many of `max_size` bytes a long `let` or comment leaves for documents.
     pub(crate) fn room(&self, max_size: usize) -> usize {
         max_size.saturating_sub(self.head.len())
     }
@@ -387,7 +387,7 @@ impl WriteCommand {
         self.assembled(py, Command::new(self.head.clone(), sequence))
     }
 
-    /// Makes the message that carries this section of documents and another one of that name.
+    /// Makes the message that carries this section of documents and another one with that name.
     pub(crate) fn with_two_sequences(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The options of a client, as `ClientOptions.core_options()` gives them, read for the core.
+//! Reads the options of a client, from `ClientOptions.core_options()`, for the core.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn encoded(py: Python<'_>, document: &Bound<'_, PyAny>) -> PyResult<V
     Ok(bytes)
 }
 
-/// The fields that every command carries once a server API version is declared; empty without one.
+/// The fields that every command carries if a server API version is declared; empty without one.
 fn server_api(options: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
     let mut fields = Vec::new();
     let Some(version) = option::<Option<String>>(options, "api_version")? else { return Ok(fields) };
@@ -49,7 +49,7 @@ fn server_api(options: &Bound<'_, PyDict>) -> PyResult<Vec<u8>> {
     Ok(fields)
 }
 
-/// Reads the names of compressors, which were checked before.
+/// Reads the names of compressors, which are already checked.
 fn compressors(options: &Bound<'_, PyDict>) -> PyResult<Vec<Compressor>> {
     let names: Vec<String> = option(options, "compressors")?;
     let level: i32 = option(options, "zlib_compression_level")?;

@@ -1,4 +1,4 @@
-//! The core's Python work for when its lock is released: connections to close, threads to wake and to start,
+//! The core's Python work for the time when its lock is released: connections to close, threads to wake and to start,
 //! events to publish.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use super::core::{Core, KEEP_UP, Role};
 use super::link::Link;
 use super::{events, interpreter};
 
-/// Python work for when the lock is released.
+/// Python work to do once the lock is released.
 #[derive(Default)]
 pub struct Pending {
     pub closing: Vec<Py<Link>>,
@@ -24,16 +24,15 @@ pub struct Pending {
     /// Whether the thread that maintains the pools must be started.
     pub is_upkeep_due: bool,
     pub killing: Vec<(Address, [u8; 16])>,
-    /// Cursors of batches that were dropped before a cursor object had taken them over.
+    /// Cursors of batches that were dropped before a cursor object took them over.
     pub lost_cursors: Vec<LostCursor>,
-    /// Those that need no order between threads: a command's, a pool's.
+    /// Events that need no order between threads: a command's, a pool's.
     pub events: VecDeque<Event>,
-    /// Whether some are in `State::deployment_events`.
+    /// Whether `State::deployment_events` holds events.
     pub has_deployment_events: bool,
 }
 
-/// A cursor that is open on a server, and that no object will end: server, namespace and id, and the link that it is
-/// bound to.
+/// A cursor open on a server that no object will kill: server, namespace, id and pinned link.
 pub struct LostCursor {
     pub server: String,
     pub namespace: String,
@@ -41,19 +40,19 @@ pub struct LostCursor {
     pub pinned: Option<u32>,
 }
 
-/// Events of the deployment in their order, which listeners see.
+/// The deployment's events in the order in which listeners see them.
 #[derive(Default)]
 pub struct DeploymentEvents {
     pub events: VecDeque<Event>,
-    /// The thread that is calling the listeners: one at a time, or the order would be lost.
+    /// The thread that is calling the listeners; only one at a time, to keep the order.
     teller: Option<ThreadId>,
 }
 
-/// How long a thread waits for another one that is calling the listeners, so that `close()` returns after all
-/// events. Limited, since the other one may be waiting in a listener for something that this one holds.
+/// How long a thread waits for another thread that is calling the listeners, so that `close()` returns after all
+/// events. Limited, since a listener in the other thread may wait for something that this thread holds.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// How long it waits before it looks again.
+/// The pause between two checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl Pending {
@@ -70,9 +69,9 @@ impl Pending {
         self
     }
 
-    /// Closes, wakes and starts. An error in one must not prevent the others.
+    /// Closes, wakes and starts. An error in one task must not prevent the others.
     pub fn deliver(self, core: &Core, py: Python<'_>) {
-        // First, so that an event cannot follow the effects of its waiter.
+        // Events first, so that none can follow the effects of a woken waiter.
         if !self.events.is_empty()
             && let Some(publisher) = core.publisher(py)
         {
@@ -119,8 +118,8 @@ impl Pending {
     }
 }
 
-/// Has the faces start a thread; one that fails is reported and harms no other. They put what they started into a list: what
-/// interrupts them comes before they did or after.
+/// Has the faces start a thread; a failure is reported and affects no other. They add the started thread to a list,
+/// which shows whether an interrupt came before or after.
 fn start(py: Python<'_>, starter: &Bound<'_, PyAny>, address: &str, role: u8) {
     let started = PyList::empty(py);
     interpreter::insist(py, starter, || {
@@ -128,8 +127,8 @@ fn start(py: Python<'_>, starter: &Bound<'_, PyAny>, address: &str, role: u8) {
     });
 }
 
-/// Delivers the deployment's pending events. What comes while a listener is being called is told after it,
-/// by the thread that called it.
+/// Delivers the deployment's pending events. Events that arrive during a listener's call are delivered after it, by the
+/// same thread.
 fn tell(core: &Core, py: Python<'_>) {
     let this_thread = thread::current().id();
     let end = Instant::now() + LONGEST_WAIT;
@@ -144,8 +143,8 @@ fn tell(core: &Core, py: Python<'_>) {
             Some(teller) if teller == this_thread || Instant::now() >= end => return,
             Some(_) => {
                 drop(state);
-                // Not for a condition: that takes the lock without the interpreter's, and a child that another thread
-                // forks at this moment would wait for it for ever.
+                // Not a condition variable: that takes the lock without the GIL, and if another thread forked
+                // meanwhile, the child would wait for the lock for ever.
                 py.detach(|| thread::sleep(LOOK_AGAIN));
                 continue;
             }

@@ -1,9 +1,9 @@
-//! An awaitable that is finished before it is awaited: the result of `__anext__` while a batch lasts. And flows that never
-//! suspend, run to their end.
+//! An awaitable that is finished before it is awaited: the result of `__anext__` while a batch lasts. Also runs flows
+//! that never suspend.
 //!
-//! `Finished` is a class of the C API, not a `pyclass`: with the `am_send` slot the interpreter takes the value without raising and
-//! catching a StopIteration for every document. Its methods `send`, `throw` and `close` are a coroutine's, so that a task
-//! takes it.
+//! `Finished` is a class of the C API, not a `pyclass`: with the `am_send` slot the interpreter takes the value without
+//! raising and catching a StopIteration for every document. It has a coroutine's methods `send`, `throw` and `close`,
+//! so that a task accepts it.
 
 use std::ffi::CStr;
 use std::os::raw::{c_int, c_void};
@@ -57,7 +57,7 @@ fn finished_with(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
 
 /// Run a flow whose port never suspends, to its end; return its value.
 ///
-/// Raises BugError when the flow awaited something that is not ready: the flow is at fault, not its caller.
+/// Raises BugError if the flow awaits something that is not ready: the flow is at fault, not its caller.
 #[entries]
 #[pyfunction]
 fn run_now(steps: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
@@ -72,7 +72,7 @@ fn run_now(steps: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     ))
 }
 
-/// What a coroutine came to: a future that its task must wait for, or its result.
+/// The outcome of a coroutine's step: a future that its task must wait for, or its result.
 pub enum Turn {
     Wait(Py<PyAny>),
     Return(Py<PyAny>),
@@ -91,7 +91,7 @@ pub fn send_to(steps: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<T
     Ok(if outcome == ffi::PySendResult::PYGEN_RETURN { Turn::Return(result) } else { Turn::Wait(result) })
 }
 
-/// Return a method that calls a flow's function and runs the flow as `run_now` does, without a frame of its own.
+/// Return a method that calls a flow's function and runs the flow as `run_now` does, without its own frame.
 #[entries]
 #[pyfunction]
 fn blocking_method(flow: Py<PyAny>) -> BlockingMethod {
@@ -229,14 +229,14 @@ unsafe extern "C" fn send(
 #[entries]
 unsafe extern "C" fn next(this: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: the interpreter passes a live `Finished`. The value is ours from `take` on; the exception takes its own
-    // reference to it, so ours is released, as is that to the exception, which `PyErr_SetObject` keeps for itself.
+    // reference to it, so ours is released. So is ours to the exception: `PyErr_SetObject` takes its own.
     unsafe {
         let value = take(this);
         if value.is_null() {
             ffi::PyErr_SetString(ffi::PyExc_RuntimeError, c"cannot await the same document twice".as_ptr());
             return ptr::null_mut();
         }
-        // A tuple or an exception as bare argument would be unpacked; wrapped in an instance it is not.
+        // A tuple or an exception as the only argument would be unpacked; inside an instance it is not.
         let stop = ffi::PyObject_CallOneArg(ffi::PyExc_StopIteration, value);
         ffi::Py_DECREF(value);
         if !stop.is_null() {

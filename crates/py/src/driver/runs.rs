@@ -10,7 +10,7 @@ use pyo3::types::{PyBool, PyDict, PyList, PyRange, PyString, PyType};
 
 use crate::codec::{self, Codec, slot};
 
-/// The order of commands where the caller wants none.
+/// The order of commands if the caller requires none.
 const COMMANDS: [&str; 3] = ["insert", "update", "delete"];
 
 /// Adds this module's functions.
@@ -28,7 +28,7 @@ impl<'py> Attribute<'py> {
         Ok(Attribute(name, member.and_then(|member| slot::offset(&member, Some(class)))))
     }
 
-    /// Reads it of a model of that class.
+    /// Reads it from a model of that class.
     #[inline]
     fn read(&self, model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         // SAFETY: the offset is of the model's class.
@@ -41,17 +41,17 @@ impl<'py> Attribute<'py> {
 
 type Field<'py> = (&'static str, Bound<'py, PyAny>);
 
-/// What all models of one class have in common.
+/// The facts that all models of one class share.
 pub(super) struct Kind<'py> {
     class: Bound<'py, PyType>,
     filter: Attribute<'py>,
     document: Attribute<'py>,
     upsert: Attribute<'py>,
     options: Attribute<'py>,
-    /// Its place in `COMMANDS`.
+    /// Its index in `COMMANDS`.
     command: usize,
     form: Form<'py>,
-    /// A repetition would change other documents than the first time.
+    /// Whether a repetition would change other documents than the first time.
     repeats: bool,
 }
 
@@ -84,7 +84,7 @@ impl<'py> Kind<'py> {
         Ok(Kind { class, filter, document, upsert, options, command, form, repeats })
     }
 
-    /// Returns the fields of a model's statement without its options; of an insert there are none.
+    /// Returns the fields of a model's statement without its options; an insert has none.
     fn fields(&self, model: &Bound<'py, PyAny>) -> PyResult<impl Iterator<Item = Field<'py>>> {
         let py = model.py();
         let bool = |value| PyBool::new(py, value).to_owned().into_any();
@@ -99,7 +99,8 @@ impl<'py> Kind<'py> {
             Form::Replacement | Form::Update { .. } => {
                 let upsert = field(&self.upsert, "upsert")?.filter(|(_, value)| !value.is_none());
                 let (multi, upsert) = match self.form {
-                    // An update of one shows it even if it is False, as other drivers do, because errors show the statement.
+                    // An update of one document includes `multi: False`, as in other drivers, because errors show the
+                    // statement.
                     Form::Update { is_of_many: false } => {
                         (Some(false), upsert.or_else(|| Some(("upsert", bool(false)))))
                     }
@@ -125,13 +126,13 @@ impl<'py> Kind<'py> {
         Ok(statement.into_any())
     }
 
-    /// Appends that form of an update or a deletion as BSON.
+    /// Appends an update or a deletion in that form as BSON.
     pub(super) fn encode(&self, model: &Bound<'py, PyAny>, codec: &Codec, out: &mut Vec<u8>) -> PyResult<()> {
         codec::encode_fields(model.py(), self.fields(model)?, codec, out, || self.form(model))
     }
 
-    /// Returns what a command takes for a model whose documents are checked here: itself, or what it inserts. With options, or
-    /// documents that need another look, it is its statement.
+    /// Returns the form of a model for a command, with its documents checked: the model itself, or the document to
+    /// insert. With options, or documents that need further checks, it is the statement.
     fn write(&self, model: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         if !self.options.read(&model)?.is_none() || !self.is_plain(&model)? {
             return model.call_method0(intern!(model.py(), "_statement"));
@@ -164,7 +165,7 @@ impl<'py> Kind<'py> {
     }
 }
 
-/// The kind of the last model: looked up once for consecutive ones of one class.
+/// The kind of the last model: looked up once for consecutive models of one class.
 pub(super) struct Kinds<'py>(Option<Kind<'py>>);
 
 impl<'py> Kinds<'py> {
@@ -172,7 +173,8 @@ impl<'py> Kinds<'py> {
         Kinds(None)
     }
 
-    /// Returns the kind of a model. `base`: the class of all models, if it is not known to be one.
+    /// Returns the kind of a model. `base`: the base class of all models, to check that it is a model; None if that is
+    /// known.
     pub(super) fn of(
         &mut self,
         model: &Bound<'py, PyAny>,
@@ -206,17 +208,17 @@ fn write_form<'py>(model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Kind::of(model.get_type())?.form(model)
 }
 
-/// Writes of one command.
+/// The writes of one command.
 struct Run<'py> {
     command: usize,
     writes: Bound<'py, PyList>,
-    /// The caller's index of each write; empty if they follow each other.
+    /// The caller's index of each write; empty if they are consecutive.
     indexes: Vec<usize>,
     first: usize,
     is_retryable: bool,
 }
 
-/// What Python takes a run for.
+/// The form in which Python receives a run.
 type Parts<'py> = (&'static str, Bound<'py, PyList>, Bound<'py, PyAny>, bool);
 
 /// Return the models as runs of equal commands: the name of the command, its writes, the caller's index of each, and

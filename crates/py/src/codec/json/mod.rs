@@ -15,17 +15,17 @@ use super::types::types;
 use read::Reader;
 use write::{Style, Writer};
 
-/// Levels of nesting until the Python functions take over, which stop at the interpreter's limit.
+/// Beyond this nesting the Python functions take over, which stop at the interpreter's limit.
 const MAX_DEPTH: u32 = 200;
 
 /// The values of `JSONMode`.
 const LEGACY: i64 = 0;
 const CANONICAL: i64 = 2;
 
-/// Why there is no result.
+/// The reason why there is no result.
 enum Stop {
     Unusual,
-    /// The interpreter is to stop, as by Ctrl-C.
+    /// The interpreter must stop, for example after Ctrl-C.
     Raised(Box<PyErr>),
 }
 
@@ -43,7 +43,8 @@ impl From<super::fault::Fault> for Stop {
 
 type Found<T> = Result<T, Stop>;
 
-/// An error of a function of ours: found again by the Python functions, unless it means the end.
+/// Handles an error of one of this package's functions: the Python functions meet it again, unless the interpreter must
+/// stop.
 fn of_call(py: Python<'_>, error: PyErr) -> Stop {
     if error.is_instance_of::<pyo3::exceptions::PyException>(py) {
         Stop::Unusual
@@ -60,7 +61,7 @@ fn answer<'py>(py: Python<'py>, made: Found<Bound<'py, PyAny>>) -> PyResult<Boun
     }
 }
 
-/// Return the value of `text`, a str or UTF-8 bytes; NotImplemented: ask the Python functions.
+/// Return the value of `text`, a str or UTF-8 bytes; NotImplemented: use the Python functions.
 #[entries]
 #[pyfunction]
 pub(super) fn json_loads<'py>(
@@ -90,7 +91,7 @@ pub(super) fn json_loads<'py>(
     answer(py, Reader::new(py, codec.get(), options, characters).whole())
 }
 
-/// Return `value` as extended JSON; NotImplemented: ask the Python functions.
+/// Return `value` as extended JSON; NotImplemented: use the Python functions.
 #[entries]
 #[pyfunction]
 pub(super) fn json_dumps<'py>(

@@ -1,6 +1,6 @@
-//! JSON text to Python objects: one pass, each object made where it ends, from the shapes that BSON documents have too.
-//! Objects with a `$` key become BSON values here when they have the usual form, otherwise by `_json_read.read`, which
-//! knows every form and every error.
+//! JSON text to Python objects: one pass, which makes each object where it ends, from the same shapes as BSON
+//! documents. Objects with a `$` key in the usual form become BSON values here; `_json_read.read` converts the others,
+//! since it knows every form and every error.
 use mangonel_bson::extjson::base64;
 use mangonel_bson::extjson::python::{Number, Scanner, Text, parse_date, parse_float, parse_int};
 use mangonel_bson::{Decimal128, ObjectId};
@@ -41,14 +41,14 @@ const READERS: [&[u8]; 18] = [
     b"$numberDouble",
 ];
 
-/// Bytes from which on the garbage collector waits: shorter texts have few objects that it counts.
+/// The garbage collector pauses for texts of this many bytes or more: shorter texts have few objects that it counts.
 const LONG: usize = 4096;
 
-/// What dates become.
+/// The form of dates.
 enum Dates<'a> {
     Naive,
     Utc(&'a Py<PyAny>),
-    /// Asked of the Python functions.
+    /// Left to the Python functions.
     Other,
 }
 
@@ -64,9 +64,9 @@ pub(super) struct Reader<'a, 'py> {
     name: Vec<u8>,
     /// Values of the open objects and arrays.
     values: Stack<'py>,
-    /// Where shapes begin; valid while `_walk` lives.
+    /// The root of the tree of shapes; valid while `_walk` lives.
     root: *mut Node,
-    /// The key whose value is read: objects under the same key mostly begin with the same name.
+    /// The key whose value is being read: objects under the same key mostly begin with the same name.
     context: *mut Node,
     pause: Option<Pause<'py>>,
     _walk: Walk,
@@ -99,7 +99,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             values: Stack::new(py),
             root,
             context: root,
-            // It would walk over half-made values again and again.
+            // Otherwise it would scan unfinished values again and again.
             pause: (text.len() >= LONG).then(|| Pause::new(py)),
             _walk: walk,
         }
@@ -116,7 +116,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.value_of(first, depth)
     }
 
-    /// The value that begins with the next byte, which is this one.
+    /// Reads the value that begins with the next byte, `first`.
     #[inline]
     fn value_of(&mut self, first: u8, depth: u32) -> Found<Bound<'py, PyAny>> {
         let py = self.py;
@@ -149,7 +149,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.scan.string().ok_or(Stop::Unusual)
     }
 
-    /// The string that was read last.
+    /// Returns the string that was read last.
     #[inline]
     fn text(&self, found: Text<'_>) -> Found<Bound<'py, PyAny>> {
         Ok(match found {
@@ -175,7 +175,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let context = self.context;
         loop {
             self.context = context;
-            // What long arrays mostly hold, without a call.
+            // Reads the usual items of long arrays without a call.
             let value = match first {
                 b'0'..=b'9' | b'-' => match self.scan.short_int() {
                     Some(number) => make::int(self.py, number)?,
@@ -236,7 +236,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let (mut is_container, mut is_value) = (false, false);
         loop {
             let start = self.scan.position();
-            // The caller saw a quote.
+            // The caller has checked the quote.
             let name = self.scan.rest().get(1..).unwrap_or_default();
             // SAFETY: the guess is a link of a node: another node, or the sentinel, which is a node too and matches
             // nothing. `_walk` keeps both.
@@ -339,8 +339,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(is_last)
     }
 
-    /// Reads a key other than the one that came last time, into `name` too; returns its node, if the tree has room for
-    /// it.
+    /// Reads a key that was not predicted, also into `name`; returns its node, if the tree has room for it.
     fn child(&mut self, node: *mut Node) -> Found<Option<*mut Node>> {
         let key = self.string()?;
         let Text::Ascii(bytes) = key else { return Ok(None) };
@@ -364,7 +363,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.name[0] == b'$' && READERS.contains(&&self.name[..self.name.len() - 1])
     }
 
-    /// The string of a key, mostly one that was seen before; its text is in `name` then.
+    /// Returns the string of a key, in most cases one seen before; its text is then in `name`.
     #[inline]
     fn key(&mut self, key: Text<'_>) -> Found<Bound<'py, PyAny>> {
         match key {
@@ -376,7 +375,7 @@ impl<'a, 'py> Reader<'a, 'py> {
                     return Ok(unsafe { key_cache::string(self.py, &self.name)? });
                 }
             }
-            // A key may be spelled with escapes.
+            // A key may be written with escapes.
             Text::Plain(found) => self.remember_name(found.as_bytes()),
             Text::Escaped => {
                 self.name.clear();
@@ -387,10 +386,10 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.text(key)
     }
 
-    /// Asks the Python functions for the value of an object with a `$` key.
+    /// Calls the Python functions for the value of an object with a `$` key.
     #[inline(never)]
     fn asked(&mut self, dict: &Bound<'py, PyAny>) -> Found<Bound<'py, PyAny>> {
-        // Python code may let other threads go on, which use the collector as they like.
+        // Python code may let other threads run, which may switch the collector.
         let was_paused = self.pause.take().is_some();
         let module = self.py.import(pyo3::intern!(self.py, "mangonel.bson._json_read"))?;
         let read = module.getattr(pyo3::intern!(self.py, "read"))?;
@@ -400,7 +399,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     /// Reads an object of one `$` key and a value of the usual form, from its first key to its end. None: the object
-    /// has another form, and the scanner's position means nothing.
+    /// has another form, and the scanner's position is undefined.
     #[inline]
     fn usual_wrapper(&mut self, depth: u32) -> Found<Option<Bound<'py, PyAny>>> {
         let Some(Text::Ascii(key)) = self.scan.string() else { return Ok(None) };
@@ -459,7 +458,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let millis = match self.scan.peek() {
             Some(b'"') => self.plain().and_then(parse_date),
             Some(b'{') => self.number_long(),
-            // Old exports have bare numbers, which canonical text must not have.
+            // Old exports have bare numbers; canonical text must not have them.
             Some(b'-' | b'0'..=b'9') if self.mode()? != CANONICAL => match self.scan.number() {
                 Some(Number::Int(number)) => Some(number),
                 _ => None,
@@ -569,7 +568,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         self.scan.eat_spaced(b'}').then_some((time, inc))
     }
 
-    /// Reads a source and perhaps, behind it, a scope.
+    /// Reads code and a scope, if one follows.
     fn code(&mut self, depth: u32) -> Found<Option<Bound<'py, PyAny>>> {
         if self.scan.peek() != Some(b'"') {
             return Ok(None);
@@ -590,7 +589,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(Some(own_types(self.py)?.code.build([source, scope], self.py)?))
     }
 
-    /// Reads `{"pattern": "…", "options": ""}` in this order. A pattern with options is read the longer way.
+    /// Reads `{"pattern": "…", "options": ""}` in this order. The Python functions read a pattern with options.
     fn regex(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
         let Some(pattern) = self.regex_pattern()? else { return Ok(None) };
         let flags = make::short_int(self.py, 0)?;

@@ -1,5 +1,5 @@
-//! Python objects to extended JSON text, as `json.dumps` lays it out. Values of rare classes of ours are asked of
-//! `_json_write.write`, whose answer is written as plain JSON.
+//! Python objects to extended JSON text, as `json.dumps` lays it out. For values of this package's rare classes,
+//! `_json_write.write` is called, and its result is written as plain JSON.
 use mangonel_bson::datetime::{is_relaxed, write_iso};
 use mangonel_bson::extjson::base64;
 use mangonel_bson::extjson::python::{push_float, push_string};
@@ -18,7 +18,7 @@ use super::{CANONICAL, Found, LEGACY, MAX_DEPTH, Stop, of_call};
 const LEGACY_DATE: i64 = 0;
 const ISO8601: i64 = 2;
 
-/// How the text looks.
+/// The layout of the text.
 pub(super) struct Style<'s> {
     pub mode: i64,
     pub dates: i64,
@@ -28,7 +28,7 @@ pub(super) struct Style<'s> {
     pub after_key: &'s [u8],
 }
 
-/// For texts below this length, escapes are assumed everywhere and not counted.
+/// In texts below this length, every character is assumed to need an escape; none are counted.
 const SHORT: usize = 1024;
 
 /// Returns how many bytes a text takes at most.
@@ -40,7 +40,7 @@ fn most_of(text: &[u8], is_ascii: bool) -> usize {
         b'"' | b'\\' => 2,
         0..0x20 | 0x7F => 6,
         0x80.. if !is_ascii => 1,
-        // The first byte of a character counts for it, as one or two units of UTF-16.
+        // The first byte of a character counts for the whole character, as one or two units of UTF-16.
         0x80..0xC0 => 0,
         0xC0..0xF0 => 6,
         0xF0.. => 12,
@@ -117,7 +117,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                 self.raw(if object == ffi::Py_True() { b"true" } else { b"false" })
             } else if class == self.datetime {
                 let zone = ffi::PyDateTime_DATE_GET_TZINFO(object);
-                // Any other zone has to be asked, which may run the user's code.
+                // Any other zone must be asked for its offset, which may run the user's code.
                 if zone != ffi::Py_None() && zone != self.types.utc.as_ptr() && zone != self.utc {
                     return Err(Stop::Unusual);
                 }
@@ -347,7 +347,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         self.raw(if is_legacy { b"\"}" } else { b"\"}}" })
     }
 
-    /// Values of our own classes, of `re` and `uuid`.
+    /// Writes values of this package's classes, of `re` and `uuid`.
     #[inline(never)]
     fn rare(&mut self, value: &Bound<'py, PyAny>, depth: u32) -> Found<()> {
         if let Ok(bytes) = value.cast_exact::<PyBytes>() {

@@ -1,5 +1,5 @@
-//! A stored file's chunks between messages and memory: read out of a batch straight into the caller's memory, and
-//! packed into inserts straight from it. Makes no Python object per chunk; knows no command and waits for nothing.
+//! Moves a file's chunks between messages and memory: from a batch directly into the caller's memory, and from there
+//! directly into inserts. Makes no Python object per chunk; knows no command and waits for nothing.
 //! Spec: gridfs.
 
 mod packer;

@@ -23,7 +23,7 @@ pub struct ChunkPacker {
     batch_size: usize,
     /// The section that the next insert will carry; empty before its first chunk.
     sequence: Vec<u8>,
-    /// Where the chunk that is being filled starts in it, and where its data does.
+    /// Where the chunk being filled starts in the section, and where its data starts.
     open: Option<(usize, usize)>,
     count: usize,
     next: i32,
@@ -58,7 +58,7 @@ impl ChunkPacker {
     fn end_chunk(&mut self) {
         if let Some((start, data)) = self.open.take() {
             let size = (self.sequence.len() - data) as i32;
-            // The length stands before the subtype, which stands before the data.
+            // The length precedes the subtype, which precedes the data.
             self.sequence[data - 5..data - 1].copy_from_slice(&size.to_le_bytes());
             mangonel_bson::end_document(&mut self.sequence, start);
             self.count += 1;
@@ -69,7 +69,7 @@ impl ChunkPacker {
 #[entries]
 #[pymethods]
 impl ChunkPacker {
-    /// `files_id`: a document of nothing but that. `batch_size`: the bytes that one insert may carry; it carries one
+    /// `files_id`: a document with only that field. `batch_size`: the bytes that one insert may carry; it carries one
     /// chunk at least.
     #[new]
     fn new(
@@ -107,7 +107,7 @@ impl ChunkPacker {
             && self.sequence.len() + self.chunk_size > self.batch_size
     }
 
-    /// How many bytes complete the chunk that is being filled.
+    /// How many bytes are missing from the chunk being filled.
     #[getter]
     fn room(&self) -> usize {
         self.open.map_or(self.chunk_size, |(_, data)| self.chunk_size - (self.sequence.len() - data))
@@ -153,7 +153,8 @@ impl ChunkPacker {
         Ok(at)
     }
 
-    /// Return the insert of the chunks packed since the last one, the begun one too if `is_last`; None if there is none.
+    /// Return the insert of the chunks packed since the last insert, with the unfinished chunk if `is_last`; None if
+    /// there is none.
     fn next_operation(
         &mut self,
         py: Python<'_>,

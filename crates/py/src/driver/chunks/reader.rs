@@ -1,4 +1,4 @@
-//! Reading: chunks in order out of the batches of one cursor, checked, straight into the caller's memory.
+//! Reading: chunks in order from the batches of one cursor, checked, directly into the caller's memory.
 //! Spec: gridfs.
 
 use std::collections::VecDeque;
@@ -16,17 +16,17 @@ use pyo3::types::PyBytes;
 use super::target::{ChunkTarget, Room};
 use crate::driver::batch::{Batch, next_in};
 
-/// Copies of more than this let other threads run meanwhile.
+/// Longer copies let other threads run meanwhile.
 const LONG_COPY: usize = 256 * 1024;
 
 /// One chunk document of a batch.
 struct Chunk {
     n: i64,
     id: Option<[u8; 12]>,
-    /// Where its data stands in the message.
+    /// Where its data starts in the message.
     start: usize,
     end: usize,
-    /// Where its data was received to instead, and how much.
+    /// Where its data was received instead, and how much.
     laid: Option<(usize, usize)>,
 }
 
@@ -36,10 +36,10 @@ impl Chunk {
     }
 }
 
-/// Bytes on their way from a message to a target.
+/// Bytes to copy from a message to a target.
 struct Copy {
     message: Arc<Vec<u8>>,
-    /// Where they stand in the message, and how many there are.
+    /// Their position in the message, and their number.
     at: usize,
     count: usize,
     /// How much the target held before.
@@ -58,14 +58,15 @@ pub struct ChunkReader {
     /// The number that the next chunk document must have.
     #[pyo3(get, name = "next_chunk")]
     next: i64,
-    /// The batch's message, where its next document stands, and where its documents end. A long copy has a share of it.
+    /// The batch's message, the position of its next document, and the end of its documents. A long copy holds a
+    /// reference to the message.
     message: Arc<Vec<u8>>,
     next_document: usize,
     documents_end: usize,
     /// How many of its documents were read, and the next documents whose data is not in the message.
     index: u32,
     laid: VecDeque<Laid>,
-    /// Whether the next chunk was received to the wrong place, so that it has to be asked for again.
+    /// Whether the next chunk was received to the wrong place, so that it must be requested again.
     #[pyo3(get)]
     is_misplaced: bool,
     /// The current chunk's data in the message: its start, the next byte, its end.
@@ -74,7 +75,7 @@ pub struct ChunkReader {
     end: usize,
     first_id: Option<[u8; 12]>,
     last_id: Option<[u8; 12]>,
-    /// Whether chunks of another writer may be among those read, so that the file has to be looked at again.
+    /// Whether chunks of another writer may be among those read, so that the file's document must be read again.
     #[pyo3(get)]
     is_suspicious: bool,
     fault: Option<String>,
@@ -110,8 +111,7 @@ impl ChunkReader {
         }
     }
 
-    /// Moves to the next chunk; returns whether there is one. A damaged one does not count; `fault` describes
-    /// it.
+    /// Moves to the next chunk; returns whether there is one. Stops at a damaged chunk, which `fault` describes.
     fn advance(&mut self, target: Option<&mut ChunkTarget>) -> bool {
         if self.fault.is_some() || self.is_misplaced || self.next >= self.chunk_count() {
             return false;
@@ -149,7 +149,7 @@ impl ChunkReader {
         true
     }
 
-    /// Takes in a chunk whose data is in its place already; if it is not, the chunk has to be read again.
+    /// Accepts a chunk whose data was received at its destination; if it was not, the chunk must be read again.
     fn accept(&mut self, at: usize, size: usize, skipped: u64, target: Option<&mut ChunkTarget>) -> bool {
         let Some(target) = target.filter(|target| {
             let end = at.saturating_add(size);
@@ -167,8 +167,8 @@ impl ChunkReader {
         true
     }
 
-    /// One writer gives its chunks consecutive ids. Another order is no fault, but may mean that the file was
-    /// replaced while it was read.
+    /// A writer gives its chunks consecutive ids. Another order is allowed, but may mean that the file was replaced
+    /// during the read.
     fn look_at_id(&mut self, id: Option<[u8; 12]>) {
         let is_first = self.last_id.is_none() && id.is_some() && !self.is_suspicious;
         let follows = is_first || is_next(self.last_id, id);
@@ -247,7 +247,7 @@ fn read_chunk(message: &[u8], range: std::ops::Range<usize>) -> Result<Chunk, St
 #[entries]
 #[pymethods]
 impl ChunkReader {
-    /// `chunk_size` and `length`: from the file's own document. `position`: the first byte to be read.
+    /// `chunk_size` and `length`: from the file's own document. `position`: the first byte to read.
     #[new]
     fn new(chunk_size: u64, length: u64, position: u64) -> PyResult<Self> {
         if chunk_size == 0 || chunk_size > i32::MAX as u64 || length > i64::MAX as u64 {
@@ -283,13 +283,13 @@ impl ChunkReader {
         self.left()
     }
 
-    /// What is wrong with the chunk at which reading stopped, or None.
+    /// The fault of the chunk at which reading stopped, or None.
     #[getter]
     fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }
 
-    /// Forget the batch: the next one begins with the chunk that is due.
+    /// Forget the batch: the next one begins with the expected chunk.
     fn restart(&mut self) {
         self.is_misplaced = false;
         self.next_document = self.documents_end;
@@ -322,7 +322,7 @@ impl ChunkReader {
     /// Copy the batch's bytes into `target`, as many as fit; return their number.
     ///
     /// # Errors
-    /// `RuntimeError` when another thread read on meanwhile.
+    /// `RuntimeError`: another thread read from it in the meantime.
     fn pour(slf: &Bound<'_, Self>, target: &Bound<'_, ChunkTarget>) -> PyResult<usize> {
         let before = target.try_borrow()?.filled;
         loop {
@@ -367,7 +367,7 @@ impl ChunkReader {
         Some(bytes)
     }
 
-    /// Return the bytes up to a line's end, or `limit` of them; None when the current chunk does not hold so much.
+    /// Return the bytes up to a line's end, or `limit` of them; None if the current chunk holds less.
     fn line<'py>(&mut self, py: Python<'py>, limit: usize) -> Option<Bound<'py, PyBytes>> {
         let rest = &self.message[self.at..self.end];
         let within = &rest[..rest.len().min(limit)];
@@ -381,7 +381,7 @@ impl ChunkReader {
         Some(bytes)
     }
 
-    /// Move to `position` if the current batch reaches so far; return whether it does.
+    /// Move to `position` if the current batch contains it; return whether it does.
     fn move_to(&mut self, position: u64) -> bool {
         loop {
             let first = self.position - (self.at - self.start) as u64;

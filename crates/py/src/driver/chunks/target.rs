@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use pyo3::{buffer::PyBuffer, ffi};
 
-/// Results of at least this size are put on huge pages where the system has any: most of the cost of a large read is
-/// the kernel's zeroing of its pages.
+/// Results of at least this size use huge pages if the system has them: most of the cost of a large read is the kernel
+/// zeroing its pages.
 #[cfg(target_os = "linux")]
 const HUGE_RESULT: usize = 4 * 1024 * 1024;
 
-/// Memory that file bytes are read into: a new bytes object, or a writable buffer of the caller's.
+/// Memory that receives file bytes: a new bytes object, or the caller's writable buffer.
 #[pyclass(module = "mangonel._core")]
 pub struct ChunkTarget {
     _entry: Entry,
@@ -36,13 +36,13 @@ pub struct ChunkTarget {
 }
 
 impl ChunkTarget {
-    /// Returns the memory's address and size, and where to note how far it was written to. The memory stays where it is
-    /// for as long as that is kept.
+    /// Returns the memory's address and size, and the counter of how far it was written. The memory stays in place for
+    /// as long as the caller keeps the counter.
     pub fn memory(&self) -> (usize, usize, Arc<AtomicUsize>) {
         (self.start, self.size, Arc::clone(&self.landed))
     }
 
-    /// Returns the part that is not filled yet.
+    /// Returns the unfilled part.
     pub(super) fn room(&self) -> Room {
         Room {
             start: self.start + self.filled,
@@ -52,7 +52,7 @@ impl ChunkTarget {
     }
 }
 
-/// The part of a target's memory that is not filled yet. The memory stays where it is for as long as this is kept.
+/// The unfilled part of a target's memory. The memory stays in place for as long as this exists.
 pub struct Room {
     start: usize,
     size: usize,
@@ -60,7 +60,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Copies `source` to the beginning, as much as fits.
+    /// Copies `source` to its start, as much as fits.
     pub(super) fn fill(&self, source: &[u8]) {
         let count = source.len().min(self.size);
         // SAFETY: `start` lies in the memory of a target's `bytes` or `buffer`, which has `size` bytes from there on, and
@@ -125,7 +125,7 @@ impl ChunkTarget {
         })
     }
 
-    /// Return targets for parts of its memory: between each of `ends` and the one before it.
+    /// Return targets for parts of its memory, each from the previous end in `ends` to the next.
     fn split(slf: &Bound<'_, Self>, ends: Vec<usize>) -> PyResult<Vec<Self>> {
         let whole = slf.try_borrow()?;
         let mut begin = 0;
@@ -153,10 +153,11 @@ impl ChunkTarget {
         Ok(parts)
     }
 
-    /// Count what is in `parts`, which `split` returned, as filled, up to the first that is not full; let go of them.
+    /// Count the bytes in `parts`, which `split` returned, as filled, up to the first part that is not full; release
+    /// the parts.
     fn join(&mut self, parts: Vec<PyRefMut<'_, Self>>) -> PyResult<()> {
         for mut part in parts {
-            // A connection that still receives into the part keeps the memory of all.
+            // A connection that still receives into the part keeps the whole memory in use.
             let is_in_use = Arc::strong_count(&part.landed) > 1;
             self.is_shared |= is_in_use;
             self.filled += part.filled;
@@ -171,7 +172,7 @@ impl ChunkTarget {
         Ok(())
     }
 
-    /// Return the bytes object, or the number of bytes read into the caller's buffer, and let go of both.
+    /// Return the bytes object, or the number of bytes read into the caller's buffer, and release both.
     fn finish(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let (filled, size) = (self.filled, self.size);
         if self.is_shared || Arc::strong_count(&self.landed) > 1 {

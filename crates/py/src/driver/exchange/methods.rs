@@ -35,7 +35,8 @@ fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -
     Exchange::begin(core, operation, shard)
 }
 
-/// Starts an operation whose reply is read later. It holds a connection until then, unless that leaves none for others.
+/// Starts an operation whose reply is read later. It holds a connection until then, unless that would leave none for
+/// others.
 #[entries]
 #[pyfunction]
 fn begin_ahead(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Exchange> {
@@ -79,13 +80,13 @@ impl Exchange {
         }
     }
 
-    /// Whether the connection is still being made usable, so that the next message is not the command.
+    /// Whether the handshake is still in progress, so that the next message is not the command.
     #[getter]
     fn is_handshake(&self) -> bool {
         self.inner.is_handshake()
     }
 
-    /// Host and port of the server it goes to, or the path of its socket and None; None before one was selected.
+    /// Host and port of the server it goes to, or the path of its socket and None; None before server selection.
     #[getter]
     fn address(&self) -> Option<(String, Option<u16>)> {
         self.inner.server().map(|address| (address.host().to_owned(), address.port()))
@@ -97,7 +98,7 @@ impl Exchange {
         self.link.as_ref().map(|link| link.clone_ref(py))
     }
 
-    /// Whether the message to send is answered.
+    /// Whether a reply to the message is expected.
     #[getter]
     pub(crate) fn expects_reply(&self) -> bool {
         self.inner.expects_reply()
@@ -110,7 +111,7 @@ impl Exchange {
         self.core.get().peek(|state| self.inner.step_timeout(&state.client, now)).map(seconds)
     }
 
-    /// Whether `step_timeout` shrinks from call to call, since it is the rest of the whole operation's time.
+    /// Whether `step_timeout` shrinks from call to call, since it is the remaining time of the whole operation.
     #[getter]
     pub(crate) fn is_limited(&self) -> bool {
         self.inner.is_limited()
@@ -127,15 +128,16 @@ impl Exchange {
     /// Call `waker` once, from any thread, when a connection may have become free.
     pub(crate) fn set_waker(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<()> {
         let id = self.inner.id();
-        // A grant since the last check would otherwise wake no waiter.
+        // Otherwise a grant since the last check would wake no waiter.
         let due = self.core.get().with(py, |state| {
             if state.client.should_wake(id) { Some(waker) } else { state.wakers.insert(id, waker) }
         });
-        // A replaced waker is called too: waking for nothing is harmless, and one path is easier to trust than two.
+        // A replaced waker is called too: a needless wake-up is harmless, and one path is safer than two.
         due.map_or(Ok(()), |waker| waker.call0(py).map(drop))
     }
 
-    /// A connection was opened: `transport` is the face's, with a `close()`; `fd` for plain sockets, else -1.
+    /// Called when a connection was opened. `transport`: the face's object, with a `close()`; `fd`: of a plain socket,
+    /// else -1.
     fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
         self.check_not_lent()?;
         let core = self.core.clone_ref(py);
@@ -151,15 +153,15 @@ impl Exchange {
         Ok(link)
     }
 
-    /// The message is about to be sent by the face's own means.
+    /// Called when the face is about to send the message itself.
     fn handle_sending(&mut self, py: Python<'_>) -> PyResult<()> {
         self.check_not_lent()?;
         self.announce(py);
         Ok(())
     }
 
-    /// What to call at ASK: a function that may take long, and takes the running event loop where there is one. Its result is for `handle_answer`, an
-    /// exception of it for `handle_no_answer`.
+    /// The function to call at ASK, with the running event loop if there is one; it may take long. Pass its result to
+    /// `handle_answer`, its exception to `handle_no_answer`.
     #[getter]
     fn question(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.inner.question() {
@@ -179,7 +181,7 @@ impl Exchange {
         }
     }
 
-    /// What `question` returned.
+    /// Called with the result of `question`.
     fn handle_answer(&mut self, py: Python<'_>, answer: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_not_lent()?;
         let (answer, conversation) = auth::answer(answer)?;
@@ -188,44 +190,45 @@ impl Exchange {
         Ok(())
     }
 
-    /// `question` raised: the exchange is done, and its result raises the same.
+    /// Called when `question` raised: the exchange is done, and its result raises the same exception.
     fn handle_no_answer(&mut self, py: Python<'_>, error: Py<PyAny>) {
         self.cause = Some(error);
         self.advance(py, |inner, state, now| inner.handle_no_answer(&mut state.client, now));
     }
 
-    /// A whole message has arrived on the link.
+    /// Called when a whole message has arrived on the link.
     fn handle_reply(&mut self, py: Python<'_>) -> PyResult<()> {
         self.check_not_lent()?;
         self.take_reply(py)
     }
 
-    /// The message was sent: the exchange is done when it is not answered, and at READ when it is.
+    /// Called when the message was sent: the exchange is at READ if a reply is expected, otherwise done.
     fn handle_sent(&mut self, py: Python<'_>) -> PyResult<()> {
         self.check_not_lent()?;
         self.sent(py);
         Ok(())
     }
 
-    /// The bytes that arrived cannot be a message.
+    /// Called when the received bytes cannot be a message.
     pub(crate) fn handle_protocol_error(&mut self, py: Python<'_>, message: &str) {
         self.advance(py, |inner, state, now| inner.handle_protocol_error(&mut state.client, message, now));
     }
 
-    /// The connection broke, could not be opened, or (`timed_out`) did not answer in time.
+    /// Called when the connection broke, could not be opened, or (`timed_out`) did not answer in time.
     #[pyo3(signature = (error, timed_out=false))]
     fn handle_network_error(&mut self, error: &Bound<'_, PyAny>, timed_out: bool) {
         self.network_error(error.py(), &PyErr::from_value(error.clone()), timed_out);
     }
 
-    /// The link is stale: take another one; nothing was sent.
+    /// Called when the link is stale and nothing was sent: takes another one.
     pub(crate) fn handle_link_lost(&mut self, py: Python<'_>) -> PyResult<()> {
         self.check_not_lent()?;
         self.advance(py, |inner, state, now| inner.handle_link_lost(&mut state.client, now));
         Ok(())
     }
 
-    /// Give up a place that others may need, unless the message was sent; nothing drives it until `resume`.
+    /// Give up a place in a queue that others may need, unless the message was sent; nothing drives the exchange until
+    /// `resume`.
     fn step_aside(&mut self, py: Python<'_>) {
         if matches!(self.inner.step(), Step::Wait | Step::Connect) {
             self.advance(py, |inner, state, now| inner.step_aside(&mut state.client, now));
@@ -240,17 +243,17 @@ impl Exchange {
         }
     }
 
-    /// A connection may have become free.
+    /// Called when a connection may have become free.
     pub(crate) fn handle_wake(&mut self, py: Python<'_>) {
         self.advance(py, |inner, state, now| inner.handle_wake(&mut state.client, now));
     }
 
-    /// The time of `time_left` is over.
+    /// Called when the time of `time_left` is over.
     pub(crate) fn handle_timeout(&mut self, py: Python<'_>) {
         self.advance(py, |inner, state, now| inner.handle_timeout(&mut state.client, now));
     }
 
-    /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
+    /// Give up what it holds; a connection whose reply is outstanding is closed. Does nothing once done.
     pub(crate) fn close(&mut self, py: Python<'_>) {
         self.place = None;
         self.end_lost_cursor();
@@ -267,14 +270,14 @@ impl Exchange {
         lost::note(&self.inner);
     }
 
-    /// Return the answer, read as the operation asked, or raise why there is none; the exchange itself when its reply is
-    /// held back.
+    /// Return the answer in the form that the operation requested, or raise its error; the exchange itself if its reply
+    /// is withheld.
     fn result(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
         let outcome = slf.try_borrow_mut()?.outcome(slf.py());
         outcome.unwrap_or_else(|| Ok(slf.clone().into_any().unbind()))
     }
 
-    /// The bytes of the reply that is held back; None when there is none, or when it says that the command failed.
+    /// The bytes of the withheld reply; None if there is none, or if it reports that the command failed.
     #[getter]
     fn held_reply(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         if self.reply.is_empty() || self.inner.failure().is_some() {
@@ -283,7 +286,8 @@ impl Exchange {
         Ok(Some(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()))
     }
 
-    /// Return the answer that was held back, read as `Operation.hold` returned it, of the reply or of `body` in its place.
+    /// Return the withheld answer, read from the reply, or from `body` instead. `reading`: the result of
+    /// `Operation.hold`.
     #[pyo3(signature = (reading, body=None))]
     fn release(&mut self, py: Python<'_>, reading: usize, body: Option<&[u8]>) -> PyResult<Py<PyAny>> {
         self.reading = operation::reading(reading)?;
@@ -313,7 +317,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the message back.
+    /// Takes back the message.
     ///
     /// # Safety
     /// Called by the interpreter with a view from `__getbuffer__`.

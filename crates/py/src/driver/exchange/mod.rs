@@ -1,5 +1,5 @@
 //! One command being run, as its face sees it. The face does what `step` says and reports; the answer is `result()`.
-//! Here is what it holds, how it begins and ends, and the one way to change the core's exchange.
+//! This module has its state, its beginning and end, and the only function that changes the core's exchange.
 
 mod methods;
 mod reports;
@@ -28,7 +28,7 @@ use crate::thread_end::never_unwind_this_thread;
 #[pyclass(module = "mangonel._core")]
 pub struct Exchange {
     pub(crate) core: Py<Core>,
-    /// Boxed, since it has some 900 bytes and is moved several times at first.
+    /// Boxed, since it has some 900 bytes and is first moved several times.
     pub(crate) inner: Box<CoreExchange>,
     pub(crate) link: Option<Py<Link>>,
     pub(super) reading: ReplyForm,
@@ -41,15 +41,15 @@ pub struct Exchange {
     pub(super) cause: Option<Py<PyAny>>,
     /// Whether the connection was handed to the cursor that will read further replies.
     pub(super) has_handed_over: bool,
-    /// Views of the outbound message that Python holds at this moment.
+    /// The number of views of the outbound message that Python holds now.
     lent: usize,
-    /// The outbound message compressed, and the number of the request that it is.
+    /// The compressed outbound message, and its request number.
     packed: Option<(i32, Vec<u8>)>,
     /// The target of the data of chunks in the reply, and the position there.
     sink: Option<(Py<ChunkTarget>, usize)>,
     /// The tracer's span, until it has ended.
     traced: Option<Traced>,
-    /// The state of an authentication whose words come from a responder.
+    /// The state of an authentication whose messages come from a responder.
     conversation: Option<Py<PyAny>>,
     /// Its place among the exchanges that may hold a connection between two calls.
     place: Option<Place>,
@@ -62,7 +62,7 @@ impl Exchange {
         Exchange::start(core, operation, shard, false)
     }
 
-    /// Starts to run an operation, or with `is_aside` only enters its session.
+    /// Starts to run an operation; with `is_aside`, only enters its session.
     fn start(
         core: &Bound<'_, Core>,
         operation: &Bound<'_, Operation>,
@@ -125,7 +125,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Compresses the message to send if its connection has negotiated that. Done here, outside of the lock.
+    /// Compresses the message to send if its connection has negotiated that; outside the lock.
     fn pack(&mut self, py: Python<'_>) {
         let request_id = self.inner.request_id();
         let is_packed = self.packed.as_ref().is_some_and(|packed| packed.0 == request_id);
@@ -139,7 +139,7 @@ impl Exchange {
         self.packed = packed.map(|packed| (request_id, packed));
     }
 
-    /// Prepares the connection for chunks whose data is received outside of the message.
+    /// Prepares the connection to receive the data of chunks outside the message.
     fn arm_direct_receive(&mut self, py: Python<'_>) -> PyResult<()> {
         let (Some((target, at)), Some(link)) = (&self.sink, &self.link) else { return Ok(()) };
         let mut link = link.bind(py).try_borrow_mut()?;
@@ -180,7 +180,7 @@ impl Exchange {
             self.pack(py);
         }
         if self.sink.is_some() {
-            // A connection that another thread uses at this moment reads the whole message instead.
+            // A connection that another thread is using reads the whole message instead.
             let _ = self.arm_direct_receive(py);
         }
     }
@@ -198,25 +198,25 @@ impl Exchange {
         let is_answered = self.inner.step() == Step::Done && self.inner.failure().is_none();
         let has_write_errors = is_answered && self.inner.facts().has_write_errors;
         if has_write_errors && self.reply.is_empty() {
-            // `take_reply` comes back here with the reply, which tells what the caller will get.
+            // `take_reply` calls this again with the reply, which determines the caller's result.
             return;
         }
         let refused = if has_write_errors { self.write_error(py) } else { None };
-        // Taken out meanwhile: the tracer may run anything.
+        // Taken out for the call: the tracer may run any code.
         if let Some(traced) = self.traced.take() {
             traced.follow(py, self.core.get(), &mut self.inner, refused);
             self.traced = (self.inner.step() != Step::Done).then_some(traced);
         }
     }
 
-    /// Requests the connection that was just announced to listeners.
+    /// Requests the connection whose check-out was just announced to listeners.
     fn check_out(&mut self, py: Python<'_>) {
         if self.inner.is_check_out_due() {
             self.advance(py, |inner, state, now| inner.handle_check_out(&mut state.client, now));
         }
     }
 
-    /// Whether its next steps call nothing of the user's, which would need the context of its task.
+    /// Whether its next steps call no user code, which would need the context of its task.
     pub(crate) fn is_unobserved(&self, py: Python<'_>) -> bool {
         let core = self.core.get();
         self.traced.is_none() && core.selector.is_none() && core.publisher(py).is_none()
@@ -250,7 +250,7 @@ fn held_link(py: Python<'_>, state: &State, inner: &CoreExchange) -> Option<Py<L
 impl Drop for Exchange {
     fn drop(&mut self) {
         never_unwind_this_thread();
-        // The net under a face that could not close, as when a signal handler raised before its `try` began; the faces'
+        // For a face that could not close, for example because a signal handler raised before its `try`; usually its
         // `finally` comes first. An exception may be pending here, so no Python code is run.
         if let Some(traced) = self.traced.take() {
             Core::call_soon(&self.core, traced.into_ending());

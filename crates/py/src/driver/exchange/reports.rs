@@ -1,4 +1,4 @@
-//! What happened to the message of an exchange: sent, answered, broken, or lost with its connection.
+//! Reports on the message of an exchange: sent, answered, broken, or lost with its connection.
 
 use mangonel_proto::exchange::Step;
 use mangonel_proto::message::has_more_to_come;
@@ -10,7 +10,7 @@ use crate::driver::link::Link;
 use crate::driver::tls::Tls;
 
 impl Exchange {
-    /// Takes the message that arrived on the link to the core.
+    /// Passes the message that arrived on the link to the core.
     pub(crate) fn take_reply(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(link) = &self.link else { return Ok(()) };
         let link = link.bind(py);
@@ -56,7 +56,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Returns the size of the message that was sent, on the wire, if operations are counted.
+    /// Returns the size of the sent message on the wire, if operations are counted.
     #[inline]
     fn sent_size(&self) -> usize {
         let is_counted = self.core.get().is_counting() && !self.inner.is_under_way();
@@ -82,7 +82,7 @@ impl Exchange {
         let link = self.link.as_ref().and_then(|link| link.try_borrow(py).ok());
         let message = link.map_or_else(|| error.value(py).to_string(), |link| link.describe(py, error));
         self.cause = Some(error.value(py).clone().into_any().unbind());
-        // `socket.gaierror`, without the import of a module that may not be loaded.
+        // `socket.gaierror`, without importing a module that may not be loaded.
         let is_name_unknown = error.get_type(py).name().is_ok_and(|name| name == "gaierror");
         self.advance(py, |inner, state, now| match is_name_unknown {
             true => inner.handle_name_error(&mut state.client, &message, now),
