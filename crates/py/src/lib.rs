@@ -1,6 +1,6 @@
 //! The binding: Python to and from BSON, and the core's machines as Python classes. Makes no protocol decision.
 
-// A C long has 32 bits there, and 64 elsewhere.
+// A C long has 32 bits on Windows, and 64 elsewhere.
 #![cfg_attr(windows, allow(clippy::useless_conversion))]
 
 pub mod codec;
@@ -16,8 +16,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// The Rust half of mangonel; its public face is the `mangonel` package.
-// The codec's caches are guarded by the GIL, so a free-threaded interpreter has to take it back.
-// tools/core_rules.py names what would have to change.
+// The codec's caches are guarded by the GIL, so a free-threaded interpreter must turn it on. tools/core_rules.py names
+// what would have to change.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     insist_on_main_interpreter()?;
@@ -45,7 +45,7 @@ fn insist_on_main_interpreter() -> PyResult<()> {
     )))
 }
 
-/// Refuses a free-threaded interpreter that was told to keep its lock off, regardless of modules.
+/// Refuses a free-threaded interpreter that is configured to keep the GIL off, regardless of modules.
 fn insist_on_gil(py: Python<'_>) -> PyResult<()> {
     if py.import("sys")?.call_method0("_is_gil_enabled")?.extract()? {
         return Ok(());

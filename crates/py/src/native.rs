@@ -1,5 +1,5 @@
-//! Shared by the classes written against the C API: how they are made, how a slot's body runs, how an
-//! instance's memory is freed. Knows none of the classes.
+//! Functions shared by the classes written against the C API: they make a class, run a slot's body, and free an
+//! instance's memory. Knows none of the classes.
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 
 use pyo3::ffi;
@@ -35,8 +35,8 @@ pub(crate) fn make_class(
     Ok(class.cast_into::<PyType>()?.unbind())
 }
 
-/// Runs the body of a slot or a method, and turns an error into the interpreter's and `failed`. For functions that only
-/// the interpreter calls.
+/// Runs the body of a slot or a method; on an error, sets the interpreter's exception and returns `failed`. For
+/// functions that only the interpreter calls.
 pub(crate) fn enter<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
     never_unwind_this_thread();
     // SAFETY: the interpreter calls slots and methods with the GIL held, and keeps it held until they return.
@@ -50,21 +50,21 @@ pub(crate) fn enter<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) 
     }
 }
 
-/// Runs the body where pyo3 knows that references may be let go of: it counts its own entries only, and would put them
-/// off until the next.
+/// Runs the body where pyo3 knows that the GIL is held: it counts only its own entries, and would otherwise release
+/// references only at the next one.
 pub(crate) fn counted<T>(py: Python<'_>, body: impl FnOnce(Python<'_>) -> T) -> T {
     never_unwind_this_thread();
     let mut body = Some(body);
     let result = Python::try_attach(|py| body.take().map(|body| body(py))).flatten();
     match (result, body) {
         (Some(result), _) => result,
-        // pyo3 enters no interpreter that ends, whose finalizers call us still.
+        // pyo3 does not enter an interpreter that is exiting, but its finalizers still call this.
         (None, Some(body)) => body(py),
         (None, None) => unreachable!("the body was run and returned nothing"),
     }
 }
 
-/// Makes an instance as `object.__new__` does; None if the class makes its instances in its own way, by a `__new__`.
+/// Makes an instance as `object.__new__` does; None if the class makes its instances itself, with a `__new__`.
 pub(crate) fn instance_of<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let raw = class.as_type_ptr();
     // SAFETY: a live class and the base of all; both fields are only read. A class that has `object`'s `tp_new` is made
@@ -79,7 +79,7 @@ pub(crate) fn instance_of<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bo
     }
 }
 
-/// Gives an instance's memory back, and its reference to its class.
+/// Frees an instance's memory, and releases its reference to its class.
 ///
 /// # Safety
 /// For the end of a `tp_dealloc`: nothing refers to `object` any more, and its resources are released.

@@ -1,11 +1,11 @@
-//! How a thread ends when the interpreter does before it.
+//! The end of a thread that outlives the interpreter.
 //!
-//! Each function that Python enters this module by begins with [`never_unwind_this_thread`]: `#[entries]` writes it into
-//! methods and functions, `native::enter` and `native::counted` say it for the slots of the other classes. A thread may have
-//! none of these below it and yet be the one that lets go of the last reference to an instance; that is what [`Entry`] is for.
+//! Each function through which Python enters this module begins with [`never_unwind_this_thread`]: `#[entries]` writes
+//! it into methods and functions, `native::enter` and `native::counted` call it for the slots of the other classes. A
+//! thread that has entered none of these may still release the last reference to an instance; [`Entry`] covers that.
 
-/// The first field of each class whose other fields hold references: dropping an instance may drop its
-/// references, and so run any code in any thread.
+/// The first field of each class whose other fields hold references: dropping an instance may drop its references,
+/// which may run any code in any thread.
 #[derive(Default)]
 pub struct Entry;
 
@@ -15,8 +15,8 @@ impl Drop for Entry {
     }
 }
 
-/// Keeps the calling thread from being unwound when the interpreter ends; to be called wherever Python code may run with
-/// Rust's frames below it. Costs a look at a flag from the second time on.
+/// Keeps the calling thread from being unwound when the interpreter ends; call it wherever Python code may run above
+/// Rust frames. From the second call on, this only reads a flag.
 #[inline(always)]
 pub fn never_unwind_this_thread() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
@@ -25,11 +25,11 @@ pub fn never_unwind_this_thread() {
     }
 }
 
-/// The handler that lets a thread sleep instead of being unwound. Elsewhere a thread that is ended is not unwound.
+/// The handler that lets a thread sleep instead of being unwound. On other systems, ending a thread does not unwind it.
 ///
-/// Before 3.14 the interpreter ends a daemon thread that asks for its lock during finalization by `pthread_exit`. glibc
-/// does that by unwinding the thread's stack, which must not cross Rust: the process would be aborted. A clean-up handler
-/// runs before the first frame is left, and lets the thread sleep, as 3.14 does by itself.
+/// Before 3.14 the interpreter calls `pthread_exit` to end a daemon thread that requests the GIL during finalization.
+/// glibc then unwinds the thread's stack, which would abort the process at a Rust frame. A clean-up handler runs before
+/// the first frame is left, and lets the thread sleep, as 3.14 itself does.
 #[cfg(all(target_os = "linux", target_env = "gnu", not(Py_3_14)))]
 mod clean_up {
     use std::cell::{Cell, UnsafeCell};
@@ -64,7 +64,7 @@ mod clean_up {
         static BUFFER: UnsafeCell<MaybeUninit<Buffer>> = const { UnsafeCell::new(MaybeUninit::uninit()) };
     }
 
-    /// Gives the thread the handler. A function of its own, so that only the check of the flag is inlined into entries.
+    /// Gives the thread the handler. A separate function, so that only the check of the flag is inlined into entries.
     #[cold]
     #[inline(never)]
     pub(super) fn push() {
@@ -79,11 +79,11 @@ mod clean_up {
         });
     }
 
-    /// Sleeps for good if the interpreter ends the thread; a thread that is ended in another way continues to end.
+    /// Sleeps for good if the interpreter ends the thread; a thread that ends for another reason continues to end.
     extern "C" fn sleep_while_ending(_: *mut c_void) {
-        // The interpreter sends threads away once it says that it is finalizing, and says only then, and not always at
-        // once, that it is initialized no more. When all is over it may stop saying the first.
-        // SAFETY: both only read a flag, and ask for no lock.
+        // The interpreter ends threads once its finalizing flag is set. It clears the initialized flag only then, not
+        // always at once, and may clear the first flag at the very end. SAFETY: both only read a flag, and take no
+        // lock.
         while unsafe { _Py_IsFinalizing() != 0 || ffi::Py_IsInitialized() == 0 } {
             // SAFETY: it only waits for a signal.
             unsafe { libc::pause() };

@@ -1,5 +1,5 @@
-//! Sessions as Python objects: the implicit one of a cursor, given back on drop, and explicit ones. The state
-//! of an explicit session stays in the core behind its lock; the object holds its id.
+//! Sessions as Python objects: a cursor's implicit one, given back on drop, and explicit ones. The state of an explicit
+//! session stays in the core behind its lock; the object holds its id.
 
 use mangonel_bson::RawDocument;
 use mangonel_entries::entries;
@@ -96,7 +96,7 @@ impl Session {
         self.core.get().with(py, |state| state.client.end_session(self.id, now));
     }
 
-    /// Whether it was ended, or belongs to the parent of this process.
+    /// Whether it has ended, or belongs to the parent process.
     #[getter]
     fn has_ended(&self) -> bool {
         self.look(|_| ()).is_none()
@@ -108,13 +108,13 @@ impl Session {
         self.id.0
     }
 
-    /// The 16 bytes that the server knows it by.
+    /// The 16 bytes that identify it to the server.
     #[getter]
     fn session_id<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, &self.server(py)?))
     }
 
-    /// Whether a connection broke under it, so that its server session will not be used again.
+    /// Whether a connection broke under it, so that its server session is not used again.
     #[getter]
     fn is_dirty(&self) -> bool {
         self.look(|session| session.server().is_some_and(|server| server.is_dirty)).unwrap_or(false)
@@ -134,18 +134,18 @@ impl Session {
         self.look(ClientSession::operation_time).flatten().map(halves)
     }
 
-    /// Seconds and increment of the moment that a snapshot session reads at, or None.
+    /// Seconds and increment of the time at which a snapshot session reads, or None.
     #[getter]
     fn snapshot_time(&self) -> Option<(u32, u32)> {
         self.look(ClientSession::snapshot_time).flatten().map(halves)
     }
 
-    /// Learn the cluster time of another session, a `$clusterTime` document as BSON.
+    /// Advance to the cluster time of another session, a `$clusterTime` document as BSON.
     fn advance_cluster_time(&self, py: Python<'_>, document: &[u8]) {
         self.change(py, |session| session.advance_cluster_time(document));
     }
 
-    /// Learn the operation time of another session.
+    /// Advance to the operation time of another session.
     fn advance_operation_time(&self, py: Python<'_>, seconds: u32, increment: u32) {
         let time = u64::from(seconds) << 32 | u64::from(increment);
         self.change(py, |session| session.advance_operation_time(time));
@@ -157,13 +157,13 @@ impl Session {
         self.look(|session| session.transaction.is_active()).unwrap_or(false)
     }
 
-    /// Whether a transaction was started that has not reached the server yet.
+    /// Whether a transaction was started but has not reached the server yet.
     #[getter]
     fn is_starting(&self) -> bool {
         self.look(|session| session.transaction.state() == TransactionState::Starting).unwrap_or(false)
     }
 
-    /// The address of the router that the transaction is bound to, or None.
+    /// The address of the router to which the transaction is pinned, or None.
     #[getter]
     fn pinned_server(&self) -> Option<String> {
         self.look(|session| session.transaction.pin().map(|pin| pin.address.to_string())).flatten()
@@ -190,7 +190,7 @@ impl Session {
         outcome.map_err(|WrongState(message)| failure::invalid_operation(py, message))
     }
 
-    /// Begin to end the transaction, by "commit" or "abort"; return whether the server has to be told.
+    /// Begin to end the transaction with "commit" or "abort"; return whether a command must be sent.
     fn begin_end(&self, py: Python<'_>, how: &str) -> PyResult<bool> {
         let end = end_of(how)?;
         let outcome = self.core.get().with(py, |state| {
@@ -200,7 +200,7 @@ impl Session {
         outcome.map_err(|WrongState(message)| failure::invalid_operation(py, message))
     }
 
-    /// Records that the transaction has ended, or that ending it was given up.
+    /// Record that the transaction has ended, or that the attempt to end it was given up.
     fn finish_end(&self, py: Python<'_>, how: &str) -> PyResult<()> {
         let end = end_of(how)?;
         let now = self.core.get().now();

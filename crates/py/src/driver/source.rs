@@ -14,7 +14,7 @@ use super::runs::Kinds;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
-/// What every `bson` package marks its raw documents with.
+/// The `_type_marker` of raw documents in every `bson` package.
 const RAW_MARKER: i64 = 101;
 
 /// Adds the functions of this module.
@@ -57,7 +57,8 @@ fn insert_one(
     Ok(made)
 }
 
-/// Reads documents, or models of updates and deletions (`runs`), from an iterable as the commands that carry them are made.
+/// Reads documents, or models of updates and deletions (`runs`), from an iterable while the commands that carry them
+/// are made.
 #[pyclass(module = "mangonel._core")]
 pub struct DocumentSource {
     _entry: Entry,
@@ -66,10 +67,10 @@ pub struct DocumentSource {
     identifier: String,
     adds_ids: bool,
     max_document_size: usize,
-    /// The one that did not fit into the last command.
+    /// The document that did not fit into the last command.
     carried: Vec<u8>,
     carried_id: Option<Py<PyAny>>,
-    /// The ids of all documents encoded so far, but for those of raw documents.
+    /// The ids of all documents encoded so far, except raw documents.
     #[pyo3(get)]
     ids: Py<PyList>,
     is_exhausted: bool,
@@ -78,7 +79,7 @@ pub struct DocumentSource {
 #[entries]
 #[pymethods]
 impl DocumentSource {
-    /// `identifier`: the command's field that the documents stand for. `adds_ids`: give each an `_id`, as inserts do.
+    /// `identifier`: the command's field for the documents. `adds_ids`: give each document an `_id`, as inserts do.
     #[new]
     fn new(
         documents: &Bound<'_, PyAny>,
@@ -102,7 +103,7 @@ impl DocumentSource {
         })
     }
 
-    /// Encode the next command; return it with the number of its documents, or None when there are none left.
+    /// Encode the next command; return it with the number of its documents, or None after the last one.
     fn next_operation(
         &mut self,
         py: Python<'_>,
@@ -151,8 +152,8 @@ impl DocumentSource {
 }
 
 impl DocumentSource {
-    /// Encodes one document, or the model of one update or deletion; returns the id of an inserted document, unless it is
-    /// raw and keeps its id to itself.
+    /// Encodes one document, or the model of one update or deletion; returns the id of an inserted document, unless the
+    /// document is raw.
     fn encode<'py>(
         &self,
         document: &Bound<'py, PyAny>,
@@ -169,7 +170,7 @@ impl DocumentSource {
             return Ok(None);
         }
         let id = codec::encode_for_insert(py, document, self.codec.get(), out)?;
-        // A raw document answers None, and so does an `_id` that is None.
+        // The id is None for a raw document, and for an `_id` that is None.
         let is_raw = id.is_none(py)
             && document
                 .getattr_opt(intern!(py, "_type_marker"))?
@@ -178,7 +179,7 @@ impl DocumentSource {
     }
 }
 
-/// The exception for a document that the server would not store.
+/// The exception for a document that is too large for the server.
 pub fn too_large(py: Python<'_>, size: usize, limit: usize) -> PyErr {
     let message = format!(
         "the document is {size} bytes, and the server stores at most {limit}; split it or use GridFS"

@@ -1,5 +1,5 @@
-//! The fused paths over TLS: the standard library's engine encrypts and decrypts in memory, the sockets are plain.
-//! `_faces/secure.py` does the same through the socket object, and stays the specification.
+//! The fused paths over TLS: the standard library's engine encrypts and decrypts in memory, and the sockets are plain.
+//! `_faces/secure.py` does the same through the socket object and is the specification.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -28,15 +28,15 @@ thread_local! {
 pub struct Tls {
     /// The engine: `read(count, buffer)` and `write(buffer)`.
     engine: Py<PyAny>,
-    /// The memory that the engine reads the peer's bytes from: `write(buffer)` and `pending`.
+    /// The memory from which the engine reads the peer's bytes: `write(buffer)` and `pending`.
     incoming: Py<PyAny>,
-    /// The memory that the engine writes to the peer: `read()` and `pending`.
+    /// The memory into which the engine writes bytes for the peer: `read()` and `pending`.
     outgoing: Py<PyAny>,
     /// The face's `Secured`: explains errors, and keeps the session for later connections.
     owner: Py<PyAny>,
-    /// What is encrypted and not sent yet; only on non-blocking sockets.
+    /// Encrypted bytes that are not sent yet; only on non-blocking sockets.
     unsent: Vec<u8>,
-    /// How many bytes of the message `unsent` stands for.
+    /// How many bytes of the message `unsent` encrypts.
     unsent_plain: usize,
 }
 
@@ -54,7 +54,7 @@ impl Tls {
         Tls { engine, incoming, outgoing, owner, unsent: Vec::new(), unsent_plain: 0 }
     }
 
-    /// The first reply was read: the session may be kept now.
+    /// Called when the first reply was read: the session may now be kept.
     pub fn remember(owner: &Py<PyAny>, py: Python<'_>) {
         if let Err(error) = owner.call_method0(py, intern!(py, "remember")) {
             interpreter::raise_soon(py, error, owner.bind(py));
@@ -72,7 +72,7 @@ impl Tls {
         visit.call(&self.owner)
     }
 
-    /// Sends a message and receives one whole message, blocking. Raises only what a signal handler raises.
+    /// Sends a message and receives one whole message, blocking. Raises only exceptions of signal handlers.
     pub fn converse(
         &mut self,
         py: Python<'_>,
@@ -97,7 +97,7 @@ impl Tls {
             return Ok(Ended::Whole);
         }
         socket.await_reply();
-        // Not lent by the thread's cell while Python code runs in a signal handler, which may come back here.
+        // Not borrowed from the thread's cell: a signal handler's Python code may call this again.
         let mut buffer = RECEIVED.take();
         buffer.resize(RECEIVE_SIZE, 0);
         let ended = loop {
@@ -118,8 +118,8 @@ impl Tls {
         ended
     }
 
-    /// Sends of a message what the socket takes at once. Returns how much of it was sent for good; what is encrypted
-    /// and waits does not count, so only the message's full length says that all is done.
+    /// Sends as much of a message as the socket takes at once. Returns how much of it was sent; encrypted bytes that
+    /// wait do not count, so only the full length means that everything was sent.
     pub fn send_some(&mut self, py: Python<'_>, fd: i32, outbound: &[u8]) -> PyResult<usize> {
         let mut done = 0;
         loop {
@@ -132,7 +132,7 @@ impl Tls {
                 let data = self.encrypt(py, &mut rest).map_err(|error| self.explained(py, error))?;
                 let bytes = data.bind(py).as_bytes();
                 self.unsent_plain = length - rest.len();
-                // Mostly the socket takes all of it, and nothing is kept.
+                // Usually the socket takes all of it, and nothing is kept.
                 match socket::send_now(fd, bytes)? {
                     count if count == bytes.len() => done += std::mem::take(&mut self.unsent_plain),
                     count => {
@@ -151,7 +151,7 @@ impl Tls {
         }
     }
 
-    /// The non-blocking socket is readable: receives and decrypts what is there.
+    /// Called when the non-blocking socket is readable: receives and decrypts the available bytes.
     pub fn receive_ready(&mut self, py: Python<'_>, fd: i32, deframer: &mut Deframer) -> Ended {
         let mut buffer = RECEIVED.take();
         buffer.resize(RECEIVE_SIZE, 0);
@@ -172,7 +172,7 @@ impl Tls {
         ended
     }
 
-    /// Encrypts from the start of `rest`, which it shortens; returns what to send for that.
+    /// Encrypts the start of `rest`, and shortens that; returns the bytes to send for it.
     fn encrypt(&self, py: Python<'_>, rest: &mut &[u8]) -> PyResult<Py<PyBytes>> {
         let mut ahead = 0;
         while !rest.is_empty() && ahead < MOST_AHEAD {
@@ -187,7 +187,7 @@ impl Tls {
         Ok(data.cast_into::<PyBytes>().map_err(PyErr::from)?.unbind())
     }
 
-    /// Decrypts all that was received, so that nothing is left to be found without the socket becoming readable.
+    /// Decrypts all received bytes: none may stay behind, since the socket would not become readable for them.
     fn decrypt(&self, py: Python<'_>, received: &mut [u8], deframer: &mut Deframer) -> PyResult<Decrypted> {
         let incoming = self.incoming.bind(py);
         {
@@ -213,7 +213,7 @@ impl Tls {
             if let Err(error) = deframer.received(count) {
                 return Ok(Decrypted::Broken(error));
             }
-            // A record that did not fill the window is used up; asking again for nothing would cost an exception.
+            // A record that did not fill the window is used up; reading again without data would cost an exception.
             if count < size && incoming.getattr(intern!(py, "pending"))?.extract::<usize>()? == 0 {
                 break;
             }
@@ -236,7 +236,7 @@ impl Tls {
     }
 }
 
-/// `ssl.SSLWantReadError`: what was received is not enough for one byte.
+/// `ssl.SSLWantReadError`: the received bytes do not complete a record.
 fn wants_more<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     CLASS

@@ -14,7 +14,7 @@ use super::core::Core;
 use super::descriptions::address_of;
 use super::{failure, interpreter};
 
-/// The tracer's own object for an operation that it records.
+/// The tracer's object for an operation that it records.
 pub struct Traced(Py<PyAny>);
 
 impl Traced {
@@ -41,8 +41,8 @@ impl Traced {
         }
     }
 
-    /// Reports everything since the last call. `refused`: what the caller gets for a command that was answered and whose
-    /// writes failed.
+    /// Reports everything since the last call. `refused`: the caller's error if a command was answered but its writes
+    /// failed.
     pub fn follow(&self, py: Python<'_>, core: &Core, inner: &mut CoreExchange, refused: Option<PyErr>) {
         if let Some(facts) = inner.take_command_start() {
             let session = core.peek(|state| inner.stamped_session(&state.client));
@@ -89,7 +89,7 @@ impl Traced {
             self.tell(py, |traced| {
                 let value = error.value(py);
                 let told = value.to_string();
-                // The details of the error have the user's documents.
+                // The error's details contain the user's documents.
                 let message = told.split(", full error: ").next().unwrap_or_default();
                 let failure = (error.get_type(py).name()?, message, value.getattr_opt(intern!(py, "code"))?);
                 traced.call_method1(intern!(py, "operation_ended"), (failure,)).map(drop)
@@ -102,7 +102,7 @@ impl Traced {
         }
     }
 
-    /// Returns what to call when the operation was given up where no Python code may run.
+    /// Returns the function to call later if the operation was given up where no Python code may run.
     pub fn into_ending(self) -> Py<PyAny> {
         self.0
     }
@@ -115,7 +115,7 @@ impl Traced {
     }
 }
 
-/// Prints an exception of an exporter or a sampler, since it is not the operation's fault. Others than
+/// Prints an exception of an exporter or a sampler, since it is not the operation's fault. Exceptions outside
 /// `Exception`, such as `KeyboardInterrupt`, are raised soon.
 fn show(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     match error.is_instance_of::<PyException>(py) {
@@ -124,10 +124,10 @@ fn show(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     }
 }
 
-/// The class and the message of the exception that a command without an answer becomes.
+/// The class and the message of the exception for a command without an answer.
 pub fn class_and_message(reason: &CommandFailure) -> (&'static str, &str) {
     match reason {
-        // Such a failure has a reply, which says more.
+        // Such a failure has a reply, which is more informative.
         CommandFailure::Reply(_) => ("OperationFailure", ""),
         CommandFailure::Network(message) => ("AutoReconnect", message),
         CommandFailure::Timeout(message) => ("NetworkTimeout", message),
@@ -136,7 +136,7 @@ pub fn class_and_message(reason: &CommandFailure) -> (&'static str, &str) {
     }
 }
 
-/// Writes a session's id as people write UUIDs.
+/// Writes a session's id in the usual form of UUIDs.
 fn uuid_text(id: &[u8; 16]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(36);

@@ -1,5 +1,5 @@
-//! The fused paths: send and receive on a plain socket without the socket object, the interpreter lock released once.
-//! The slow path, through `sendall` and `recv_into`, stays their specification; the same tests run on both.
+//! The fused paths: send and receive on a plain socket without the socket object, and release the GIL once. The slow
+//! path, through `sendall` and `recv_into`, is their specification; the same tests run on both.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Conversation<'_> {
     }
 }
 
-/// Takes in what was received; returns whether a whole message is there.
+/// Processes the received bytes; returns whether a whole message has arrived.
 fn arrived(
     deframer: &mut Deframer,
     direct_receive: &mut Option<Box<DirectReceive>>,
@@ -79,8 +79,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(receive_ready, module)?)
 }
 
-/// Do the steps WRITE and READ on a plain socket, blocking, until another step is due; return whether that is DONE. Raise
-/// only what a signal handler raises, and MemoryError. Does nothing when `link.fd` is -1.
+/// Do the steps WRITE and READ on a plain socket, blocking, until another step is due; return whether that is DONE.
+/// Raise only exceptions of signal handlers, and MemoryError. Does nothing when `link.fd` is -1.
 #[entries]
 #[pyfunction]
 fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
@@ -88,8 +88,9 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
     converse(exchange.py(), &mut borrowed)
 }
 
-/// Begin an operation on a shard and do it as far as `transfer` goes. Return its answer; or the exchange, to be driven on and
-/// closed, when another step is due or its reply is held back. Raise what `Exchange.result` and `transfer` raise.
+/// Begin an operation on a shard and run it as far as `transfer` can. Return its answer; or, if another step is due or
+/// its reply is withheld, the exchange, which the caller drives on and closes. Raise the errors of `Exchange.result`
+/// and `transfer`.
 #[entries]
 #[pyfunction]
 fn run_fused(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Py<PyAny>> {
@@ -154,7 +155,7 @@ fn converse(py: Python<'_>, exchange: &mut Exchange) -> PyResult<bool> {
             Ended::Whole => exchange.sent(py),
             Ended::Closed => exchange.network_error(py, &failure::connection_closed(py), false),
             Ended::TimedOut => {
-                // As the socket module says it; the core adds which limit it was.
+                // The socket module's own text; the core adds which limit it was.
                 exchange.network_error(py, &PyTimeoutError::new_err("timed out"), true);
             }
             Ended::Failed(error) => exchange.network_error(py, &PyErr::from(error), false),
@@ -169,17 +170,18 @@ fn converse(py: Python<'_>, exchange: &mut Exchange) -> PyResult<bool> {
     Ok(exchange.step() == super::exchange::DONE)
 }
 
-/// How far a message was sent without waiting.
+/// How much of a message was sent without waiting.
 pub enum Asked {
-    /// To its end; this is the wait for its reply.
+    /// All of it; this is the wait for its reply.
     All(Py<Waiter>),
-    /// To its end, and it has no reply; or not at all, since its connection is stale. The next step is due.
+    /// All of it, and it has no reply; or nothing, since its connection is stale. The next step is due.
     Next,
-    /// So far; the rest is to be sent by the face's own means.
+    /// This many bytes; the face sends the rest itself.
     Part(usize),
 }
 
-/// Sends the message that is due as far as the socket takes it at once; for asyncio. `waiter` begins the wait for its reply.
+/// Sends as much of the current message as the socket takes at once; for asyncio. `waiter` begins the wait for its
+/// reply.
 pub fn ask(
     py: Python<'_>,
     exchange: &mut Exchange,
@@ -194,7 +196,7 @@ pub fn ask(
             exchange.handle_link_lost(py)?;
             return Ok(Asked::Next);
         }
-        // Without a descriptor it is a stream, or was closed.
+        // Without a descriptor the link is a stream, or was closed.
         if known.fd < 0 || known.has_message() {
             return Ok(Asked::Part(0));
         }
@@ -213,7 +215,7 @@ pub fn ask(
     Ok(Asked::All(waiter))
 }
 
-/// Send what the socket takes at once, from `offset` on; return how much. For non-blocking plain sockets.
+/// Send as much as the socket takes at once, from `offset` on; return how much. For non-blocking plain sockets.
 #[entries]
 #[pyfunction]
 fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
@@ -240,7 +242,7 @@ fn send_from(py: Python<'_>, exchange: &Exchange, link: &Bound<'_, Link>, offset
     sent
 }
 
-/// The socket is readable: receive what is there and resolve the waiter once a message is whole.
+/// Called when the socket is readable: receive the available bytes, and resolve the waiter once a message is complete.
 ///
 /// Call `lose` when the server closed the connection or broke the protocol; the waiter then holds the exception.
 #[entries]
@@ -252,7 +254,7 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
         books.check_not_lent()?;
         let fd = books.fd;
         if fd < 0 {
-            // Not under the borrow: it may come back to the link.
+            // Not while borrowed: dropping it may use the link again.
             drop(books);
             return lose.call0().map(drop);
         }
@@ -262,7 +264,7 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
                 receive_plain(fd, &mut books.deframer, &mut books.direct_receive)
             }
             Some(mut tls) => {
-                // Decrypting releases the interpreter's lock, so others may meet the link meanwhile.
+                // Decrypting releases the GIL, so other threads may use the link meanwhile.
                 let mut deframer = books.enter();
                 drop(books);
                 let ended = tls.receive_ready(py, fd, &mut deframer);
@@ -277,7 +279,7 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
     };
     let error = match ended {
         Ended::Interrupted | Ended::TimedOut => return Ok(()),
-        // A message that no operation waits for is found by `has_message`, or makes the link unfit for reuse.
+        // If no operation waits for the message, `has_message` finds it later, or the link is not used again.
         Ended::Whole => None,
         Ended::Closed => Some(failure::connection_closed(py)),
         Ended::Failed(error) => Some(PyErr::from(error)),

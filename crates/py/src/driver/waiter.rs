@@ -1,9 +1,9 @@
-//! What a task of asyncio awaits for its reply: a future that resumes its task at once when the socket is read.
+//! The future that an asyncio task awaits for its reply: it resumes the task at once when the socket is read.
 //!
 //! asyncio's own future puts the task into the loop's queue, which costs one more turn of the loop, with its poll, for
-//! every reply. The reader callback runs outside of any task, so the task may as well go on right there. So does the task
-//! that waited for the connection that the first one gave back. Everywhere else, where another task may be running, the
-//! loop's queue is used. A task that would only send its request and wait on is not resumed: its operation does that.
+//! every reply. The reader callback runs outside any task, so the task can continue right there. So can a task that was
+//! waiting for the connection that the first one gave back. Everywhere else another task may be running, so the loop's
+//! queue is used. A task that would only send its request and wait again is not resumed: its operation sends for it.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -20,10 +20,10 @@ use super::awaited::AwaitedOperation;
 use super::interpreter;
 use crate::thread_end::Entry;
 
-/// A callback, and the context that it runs in.
+/// A callback, and the context in which it runs.
 type Callback = (Py<PyAny>, Option<Py<PyAny>>);
 
-/// Nearly always one.
+/// Nearly always a single callback.
 #[derive(Default)]
 struct Callbacks {
     first: Option<Callback>,
@@ -47,7 +47,7 @@ impl Callbacks {
     }
 }
 
-/// The loop whose reader callback runs a task, and the waits that ended meanwhile.
+/// The loop whose reader callback is running a task, and the waits that ended meanwhile.
 type Reading = (Py<PyAny>, Vec<Py<Waiter>>);
 
 thread_local! {
@@ -71,7 +71,7 @@ pub struct Waiter {
     callbacks: Callbacks,
     /// The operation that waits here for a connection.
     pub(super) asker: Option<Py<AwaitedOperation>>,
-    /// asyncio's mark that the object was yielded by an `await` and not by mistake.
+    /// asyncio's mark that an `await` yielded the object, which was no mistake.
     #[pyo3(get, set, name = "_asyncio_future_blocking")]
     is_blocking: bool,
 }
@@ -89,7 +89,8 @@ impl Waiter {
         }
     }
 
-    /// Returns whether the wait has ended well; if it goes on, the task is about to get it from its coroutine.
+    /// Returns whether the wait ended without an error; if it has not ended, the task is about to get it from its
+    /// coroutine.
     pub fn poll(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let mut waiter = slf.try_borrow_mut()?;
         if !waiter.done() {
@@ -99,14 +100,14 @@ impl Waiter {
         waiter.result(slf.py()).map(|()| true)
     }
 
-    /// Ends the wait and runs the callbacks now, then those of the waits for connections that this ended. Only for callers
-    /// that run outside of any task.
+    /// Ends the wait and runs its callbacks now, then those of the waits for connections that this ended. Only for
+    /// callers outside any task.
     pub fn resolve_now(slf: &Bound<'_, Self>, error: Option<PyErr>) -> PyResult<()> {
         let py = slf.py();
         let event_loop = slf.try_borrow()?.event_loop.clone_ref(py);
         let outer = READING.replace(Some((event_loop, Vec::new())));
         let mut result = Self::run(slf, Self::outcome(py, error));
-        // Tasks woken by these go through the loop's queue; otherwise tasks that need no reply could
+        // Tasks that these callbacks wake go through the loop's queue; otherwise tasks that need no reply could
         // monopolise the loop.
         let woken = READING.replace(outer);
         for waiter in woken.map(|(_, waiters)| waiters).unwrap_or_default() {
@@ -123,7 +124,7 @@ impl Waiter {
         result
     }
 
-    /// A connection was granted: sends, or ends the wait.
+    /// Called when a connection was granted: sends, or ends the wait.
     fn grant(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let asker = slf.try_borrow_mut()?.asker.take();
@@ -155,7 +156,7 @@ impl Waiter {
         error.map_or(State::Arrived, |error| State::Failed(error.into_value(py).into_any()))
     }
 
-    /// Returns the callbacks to run, or `None` when it had ended before.
+    /// Returns the callbacks to run, or `None` if the wait had already ended.
     fn finish(slf: &Bound<'_, Self>, state: State) -> PyResult<Option<Callbacks>> {
         let mut waiter = slf.try_borrow_mut()?;
         if !matches!(waiter.state, State::Pending) {
@@ -164,7 +165,7 @@ impl Waiter {
         waiter.state = state;
         let callbacks = std::mem::take(&mut waiter.callbacks);
         let asker = waiter.asker.take();
-        // What ends with it may come back to the waiter.
+        // Objects that are dropped here may use the waiter again.
         drop(waiter);
         drop(asker);
         Ok(Some(callbacks))
@@ -188,7 +189,7 @@ impl Waiter {
     }
 }
 
-/// Calls a function in a context, as the context's `run` does, without asking it for the method.
+/// Calls a function in a context, as the context's `run` does, without looking up that method.
 fn call_in(
     context: &Bound<'_, PyAny>,
     callback: &Bound<'_, PyAny>,
@@ -203,8 +204,7 @@ fn call_in(
     called.and(checked(unsafe { ffi::PyContext_Exit(context.as_ptr()) }))
 }
 
-/// Returns whether a callback is the one by which a task of asyncio's C code goes on. All that it does with its future is
-/// to ask for the result.
+/// Returns whether a callback resumes a task of asyncio's C code. Such a callback only reads its future's result.
 fn wakes_task(callback: &Bound<'_, PyAny>) -> bool {
     static TASK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = callback.py();
@@ -224,12 +224,12 @@ fn wakes_task(callback: &Bound<'_, PyAny>) -> bool {
         })
 }
 
-/// Returns a future of asyncio's own that is done, with the result None. A task reads it directly; on any other it calls
-/// `result`, whose name it makes and looks up again each time: 1 400 instructions.
+/// Returns a done future of asyncio's own class with the result None. A task reads it directly; on any other class it
+/// calls `result`, and makes and looks up that name each time: 1 400 instructions.
 fn done_future(py: Python<'_>) -> Option<&Bound<'_, PyAny>> {
     static DONE: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
     let make = || -> PyResult<Py<PyAny>> {
-        // A real loop would be kept alive. A finished future asks its loop only for `get_debug`, so this stands in.
+        // A real loop would be kept alive. A finished future uses only `get_debug` of its loop, so this replaces it.
         let idle = [("get_debug", py.get_type::<PyBool>())].into_py_dict(py)?;
         let idle = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&idle))?;
         let named = [("loop", idle)].into_py_dict(py)?;
@@ -237,7 +237,7 @@ fn done_future(py: Python<'_>) -> Option<&Bound<'_, PyAny>> {
         future.call_method1("set_result", (py.None(),))?;
         Ok(future.unbind())
     };
-    // Without one, tasks take the longer way.
+    // Without it, tasks take the slower way.
     DONE.get_or_init(py, || make().ok()).as_ref().map(|future| future.bind(py))
 }
 
@@ -286,7 +286,7 @@ impl Waiter {
         self.event_loop.clone_ref(py)
     }
 
-    /// Return whether the wait has ended, however.
+    /// Return whether the wait has ended, in any way.
     pub fn done(&self) -> bool {
         !matches!(self.state, State::Pending)
     }
@@ -296,7 +296,7 @@ impl Waiter {
         matches!(self.state, State::Cancelled(_))
     }
 
-    /// Return None when the reply is there; raise the error that ended the wait otherwise.
+    /// Return None if the reply has arrived; otherwise raise the error that ended the wait.
     fn result(&self, py: Python<'_>) -> PyResult<()> {
         match &self.state {
             State::Arrived => Ok(()),
@@ -307,7 +307,7 @@ impl Waiter {
         }
     }
 
-    /// Return the error that ended the wait, or None when the reply is there.
+    /// Return the error that ended the wait, or None if the reply has arrived.
     fn exception(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.state {
             State::Failed(error) => Ok(Some(error.clone_ref(py))),
@@ -315,7 +315,7 @@ impl Waiter {
         }
     }
 
-    /// End the wait from wherever: its task goes on in the loop's next turn.
+    /// End the wait, from any code: its task continues in the loop's next turn.
     fn set_exception(slf: &Bound<'_, Self>, error: Py<PyAny>) -> PyResult<()> {
         Self::schedule(slf, State::Failed(error)).map(drop)
     }
@@ -326,7 +326,7 @@ impl Waiter {
         Self::schedule(slf, State::Cancelled(msg))
     }
 
-    /// Have `callback` called with this object once the wait has ended.
+    /// Call `callback` with this object once the wait has ended.
     #[pyo3(signature = (callback, *, context=None))]
     fn add_done_callback(
         slf: &Bound<'_, Self>,
@@ -346,7 +346,7 @@ impl Waiter {
     /// Forget a callback; return how often it had been added.
     fn remove_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<usize> {
         let py = slf.py();
-        // Comparing may run any code, which may come back here.
+        // Comparing may run any code, which may use this waiter again.
         let callbacks = std::mem::take(&mut slf.try_borrow_mut()?.callbacks);
         let (mut before, mut kept) = (0, Callbacks::default());
         let mut result = Ok(());

@@ -1,16 +1,16 @@
-//! Sets of fields by their places in a plan. The first 128 stand in two words, so that most models need no memory beside
-//! the set; the words of the others are made when the first of them is added.
+//! Sets of fields, by their indexes in a plan. The first 128 fit in two words, so that most models need no memory
+//! besides the set; the words for others are allocated when the first of those is added.
 
 /// Fields in one word.
 pub(super) const WORD: usize = u64::BITS as usize;
 
-/// Words that stand in the set itself.
+/// Words stored in the set itself.
 const FIRST: usize = 2;
 
-/// Fields that stand in the set itself.
+/// Fields stored in the set itself.
 pub(super) const IN_PLACE: usize = FIRST * WORD;
 
-/// The part of a set for whose fields there is no room in two words.
+/// The part of a set for fields beyond the first two words.
 #[derive(Clone, Default)]
 #[expect(clippy::box_collection, reason = "one pointer in every state; few models have so many fields")]
 pub(super) struct Rest(Option<Box<Vec<u64>>>);
@@ -64,7 +64,7 @@ fn bit(index: usize) -> u64 {
 }
 
 impl Bits {
-    /// The set of two parts that were kept apart.
+    /// Joins two parts that were kept apart into a set.
     #[inline]
     pub(super) fn of(first: [u64; FIRST], rest: Rest) -> Self {
         Bits { first, rest }
@@ -143,7 +143,7 @@ impl Bits {
         left
     }
 
-    /// How many words the set has, and each of them: bits of the fields from 64 times its place on.
+    /// The number of words, and the words themselves: word i has the bits of the fields from 64 * i on.
     #[inline]
     pub(super) fn words(&self) -> usize {
         FIRST + self.rest.words().len()

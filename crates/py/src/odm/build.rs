@@ -1,6 +1,6 @@
-//! Makes new instances from dicts, embedded documents included, as far as the plan alone decides where each
-//! value goes; those of documents stay BSON (`packing`) where they can. Everything else (unknown keys, tags, alternatives, the program's own constructors) and all
-//! errors are left to the Python half.
+//! Makes new instances from dicts, embedded documents included, if the plan alone decides where each value goes; a
+//! document's embedded documents stay BSON (`packing`) if possible. The Python half handles everything else (unknown
+//! keys, tags, alternatives, the program's own constructors) and all errors.
 use mangonel_entries::entries;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,18 +14,18 @@ use super::value::{coerce, is_exactly};
 use crate::codec::fault::Fault;
 use crate::codec::layout::Items;
 
-/// Return a new instance of these values by attribute or key, or None if Python has to look at them.
+/// Return a new instance with these values, given by attribute or key, or None if Python must handle them.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_build<'py>(
     model: &Bound<'py, OdmModel>,
     values: &Bound<'py, PyDict>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    // The Python half finds the same fault and reports it.
+    // On an error, the Python half finds the same fault and reports it.
     Ok(instance(model.get().model.0, values).unwrap_or_default())
 }
 
-/// A new instance of values, or None if Python has to look at them.
+/// Returns a new instance with these values, or None if Python must handle them.
 pub(super) fn instance<'py>(
     model: &'static Model,
     values: &Bound<'py, PyDict>,
@@ -56,7 +56,7 @@ pub(super) fn instance<'py>(
             continue;
         }
         if let Some(packer) = packer.as_mut().filter(|_| plan.packable.has(index)) {
-            // Given twice, by key and by attribute: the last one counts.
+            // Given twice, by key and by attribute: the last value counts.
             if packer.packed.has(index) {
                 return Ok(None);
             }
@@ -76,14 +76,14 @@ pub(super) fn instance<'py>(
     Ok(Some(made))
 }
 
-/// The field of an attribute or, where there is none, of a key.
+/// Returns the field with this attribute or, if none has it, with this key.
 #[inline(always)]
 pub(super) fn index_of(plan: &Plan, key: &Bound<'_, PyString>, next: usize) -> Option<usize> {
     plan.field_named(key, next).or_else(|| plan.field_of_key(key.to_str().ok()?.as_bytes()))
 }
 
-/// A value with instances and geometries in place of their dicts; None if only the Python half can tell
-/// which.
+/// Returns a value with instances and geometries in place of their dicts; None if only the Python half can choose their
+/// classes.
 fn part<'py>(kind: &Type, given: Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     if !has_embedded(kind) || given.is_none() || is_instance(&given) {
         return Ok(Some(given));
@@ -106,14 +106,14 @@ fn part<'py>(kind: &Type, given: Bound<'py, PyAny>) -> Result<Option<Bound<'py, 
             if given.cast_exact::<PyDict>().is_err() {
                 return Ok(Some(given));
             }
-            // It refuses what is of another type, and what is no geometry.
+            // The class refuses a value of another type, and one that is no geometry.
             Ok(Some(class.bind(given.py()).call_method1(intern!(given.py(), "from_geojson"), (given,))?))
         }
         _ => Ok(None),
     }
 }
 
-/// Whether a value of the type may have embedded documents or geometries in it.
+/// Whether a value of the type may contain embedded documents or geometries.
 fn has_embedded(kind: &Type) -> bool {
     match &kind.op {
         Op::Embedded(_) | Op::Custom { .. } | Op::Geo { .. } => true,

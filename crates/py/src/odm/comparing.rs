@@ -1,4 +1,4 @@
-//! The BSON form of query operands, and the conditions made of them.
+//! The BSON form of query operands, and the conditions made from them.
 
 use std::sync::OnceLock;
 
@@ -16,8 +16,8 @@ use crate::codec::object_id;
 use crate::native::instance_of;
 use crate::thread_end::Entry;
 
-/// Return the BSON form of a query operand: a value of the field, as by `odm_dump`, or of its elements. `NotImplemented` if
-/// it is neither, since an exception would take ten times as long.
+/// Return the BSON form of a query operand: a value of the field, as `odm_dump` does, or of its elements.
+/// `NotImplemented` if it is neither, since an exception would take ten times as long.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (model, attribute, value, is_element=false))]
@@ -33,7 +33,7 @@ pub(super) fn odm_compared<'py>(
     Ok(found.unwrap_or_else(|| PyNotImplemented::get(py).to_owned().into_any()))
 }
 
-/// Does what `odm_compared` says; None: it is neither.
+/// Implements `odm_compared`; None: the operand is neither.
 fn compared<'py>(
     plan: &'static Plan,
     field: &'static Field,
@@ -59,8 +59,8 @@ fn compared<'py>(
     raised.map_or(Ok(None), Err)
 }
 
-/// The base of fields as class attributes: compares them with values that go into BSON as they are. Python looks at every
-/// other value, by `_compare` of the field's own class.
+/// The base of fields as class attributes: compares them with values that BSON stores unchanged. For every other value,
+/// it calls `_compare` of the field's own class.
 #[pyclass(frozen, subclass, module = "mangonel._core")]
 pub(super) struct OdmPath {
     _entry: Entry,
@@ -70,7 +70,7 @@ pub(super) struct OdmPath {
 #[entries]
 #[pymethods]
 impl OdmPath {
-    /// The arguments are for the subclass.
+    /// The arguments belong to the subclass.
     #[new]
     #[pyo3(signature = (*_arguments, **_keywords))]
     fn new(_arguments: &Bound<'_, PyTuple>, _keywords: Option<&Bound<'_, PyDict>>) -> Self {
@@ -105,14 +105,14 @@ impl OdmPath {
     }
 }
 
-/// What makes the conditions of a field and a value.
+/// The parts from which a condition on a field is made.
 #[derive(FromPyObject)]
 struct Comparison(
-    /// The model that has the field.
+    /// The field's model.
     Py<OdmModel>,
     /// The field's attribute.
     Py<PyString>,
-    /// Whether it is an element of the field's value.
+    /// Whether the condition is on an element of the field's value.
     bool,
     /// The path in the database.
     Py<PyString>,
@@ -121,8 +121,8 @@ struct Comparison(
 );
 
 impl Comparison {
-    /// The condition that the field equals the value, or compares with it by an operator of the server; None: Python has to
-    /// look at the value.
+    /// The condition that the field equals the value, or compares with it through a server operator; None: Python must
+    /// handle the value.
     fn condition<'py>(
         &self,
         value: &Bound<'py, PyAny>,
@@ -148,12 +148,12 @@ impl Comparison {
     }
 }
 
-/// Whether a value without parts is exactly of the type, and comes back from BSON as it was.
+/// Whether a scalar is exactly of the type, and is read back from BSON unchanged.
 fn goes_as_it_is(py: Python<'_>, kind: &Type, value: &Bound<'_, PyAny>) -> bool {
     match &kind.op {
         _ if !kind.checks.is_empty() => false,
         Op::Str => value.cast_exact::<PyString>().is_ok_and(|text| text.to_str().is_ok()),
-        // A larger one is an `Int64` then.
+        // A larger int is read back as an `Int64`.
         Op::Int => value.is_exact_instance_of::<PyInt>() && value.extract::<i32>().is_ok(),
         Op::Float => value.is_exact_instance_of::<PyFloat>(),
         Op::Bool => value.is_exact_instance_of::<PyBool>(),

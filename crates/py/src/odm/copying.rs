@@ -1,5 +1,5 @@
-//! What a copy of an instance, or a pickle of it, takes over besides the values: what is known to be stored, and which
-//! changes are pending. So a copy sends the update that its original would send.
+//! The state that a copy or a pickle of an instance takes over besides the values: the known stored document and the
+//! pending changes. So a copy sends the same update as its original.
 use mangonel_entries::entries;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
@@ -13,9 +13,9 @@ use crate::driver::lost::{Numbered, lost_write, numbered};
 type Pending<'py> =
     (u64, Vec<Bound<'py, PyString>>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>, Option<Numbered<'py>>);
 
-/// Return the flags of an instance, the fields that were set since it was stored, their former values as far as it
-/// remembers them, the document that is known to be stored (None of one that keeps no bytes), and a save whose outcome is
-/// unknown, as `odm_lost` does. What a save under way sends is pending, with an unknown outcome.
+/// Return the flags of an instance, the fields set since it was stored, their former values if it remembers them, the
+/// known stored document (None if it keeps no bytes), and a save with an unknown outcome, as `odm_lost` does. The
+/// changes that a running save sends count as pending, with an unknown outcome.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_pending<'py>(object: &Bound<'py, PyAny>) -> PyResult<Pending<'py>> {
@@ -42,7 +42,7 @@ pub(super) fn odm_pending<'py>(object: &Bound<'py, PyAny>) -> PyResult<Pending<'
     Ok((flags, names, old, stored, lost.map(|lost| numbered(py, lost))))
 }
 
-/// Give the state that `odm_pending` returned of one instance to another, which was made of the whole document.
+/// Give the state that `odm_pending` returned for one instance to another, made from the whole document.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (object, flags, names, old, stored, lost=None))]
@@ -67,7 +67,7 @@ pub(super) fn odm_resume(
         if let Some(former) = old.get_item(attribute)? {
             fields.state().old.push((index, former.unbind()));
         }
-        // A flat embedded document is compared with the stored bytes only if it was touched.
+        // A flat embedded document is compared with the stored bytes only if the program has read it.
         if matches!(field.kind.op, Op::Embedded(_))
             && let Some(embedded) = fields.value(py, index)
             && let Ok(embedded) = Fields::of(&embedded)
@@ -86,7 +86,7 @@ pub(super) fn odm_resume(
     Ok(())
 }
 
-/// The document as it was loaded, with what was saved since then in its place.
+/// The loaded document, with the values saved since then in their places.
 fn stored(fields: Fields<'_>, plan: &Plan) -> Option<Vec<u8>> {
     let state = fields.known().filter(|_| plan.keeps_raw)?;
     let is_tag = |key: &[u8]| plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key);

@@ -1,6 +1,6 @@
-//! Decodes BSON straight into the slots of instances: the next expected key is compared first, values are
-//! checked by type, and no Python code runs for a model without load hooks. The codec's decoder handles
-//! everything outside of the plan.
+//! Decodes BSON directly into the slots of instances: the next expected key is compared first, values are checked by
+//! type, and no Python code runs for a model without load hooks. The codec's decoder handles everything outside the
+//! plan.
 use mangonel_bson::element::by_code;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -20,24 +20,24 @@ use crate::codec::make::{self, Made};
 
 mod containers;
 
-/// The server's tags for finding encrypted values: only the server may write them, so no instance has them.
+/// The server's tags for finding encrypted values: only the server may write them, so instances do not hold them.
 const SERVERS_OWN: &[u8] = b"__safeContent__\0";
 
-/// The mark of a migration that is under way: the program's models need not know it.
+/// The mark of a running migration: the program's models need not know it.
 const MIGRATED: &[u8] = b"_migrated\0";
 
-/// One hydration of one buffer.
+/// The decoding of one buffer into instances.
 pub(super) struct Hydrator<'a, 'py> {
     py: Python<'py>,
     d: Decoder<'a, 'py>,
     /// Leave containers raw until they are read.
     pub is_lazy: bool,
-    /// Fields that were asked for; the others are not loaded.
+    /// The requested fields; the others are not loaded.
     pub only: Option<Bits>,
     /// Drop unknown keys of the outermost document, overriding its plan.
     pub ignores: bool,
     forgives: bool,
-    /// The instances are the program's own, and were never stored.
+    /// Whether the program itself makes the instances, which were never stored.
     is_new: bool,
     /// Elements of the open lists.
     items: Vec<Bound<'py, PyAny>>,
@@ -80,8 +80,8 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         let end = self.d.open(limit)?;
         let plan = if plan.tags.is_some() { self.resolve(plan, end)? } else { plan };
         let object = create(self.py, plan, self.only.is_some())?;
-        // SAFETY: `create` made it with this plan just now, and `object` keeps it alive. What is in its slots when an
-        // error comes up goes with it.
+        // SAFETY: `create` made it with this plan just now, and `object` keeps it alive. On an error, the values in its
+        // slots are released with it.
         let fields = unsafe { Fields::of_new(&object, plan) };
         let seen = self.fields(fields, end, is_top)?;
         self.d.close();
@@ -89,7 +89,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         Ok(object)
     }
 
-    /// Reads the fields up to `end`; returns which were there, lazy ones included.
+    /// Reads the fields up to `end`; returns which were present, lazy ones included.
     #[inline]
     fn fields(&mut self, object: Fields<'_>, end: usize, is_top: bool) -> Result<Bits, Fault> {
         let plan = object.plan;
@@ -252,7 +252,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         Ok(chosen)
     }
 
-    /// Deals with a key that no field has.
+    /// Handles a key that no field has.
     #[inline(never)]
     fn unknown(&mut self, object: Fields<'_>, name_at: usize, end: usize, is_top: bool) -> Result<(), Fault> {
         let plan = object.plan;
@@ -304,7 +304,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         Ok(())
     }
 
-    /// An id of several fields, which was read as a dict.
+    /// Converts an id of several fields, which was read as a dict.
     fn compound_id(&self, inner: &'static Type, made: &Bound<'py, PyAny>) -> Made<'py> {
         if let (Op::Embedded(model), Ok(values)) = (&inner.op, made.cast_exact::<PyDict>())
             && let Some(id) = build::instance(model, values)?
@@ -406,7 +406,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             }
             (Op::Literal(_), _) => {
                 let made = self.d.value(found, end)?;
-                // BSON's 64-bit integers are a class of their own; literals are ints.
+                // BSON's 64-bit integers have their own class; literals are ints.
                 let made = if found == 0x12 { made.abs()? } else { made };
                 if value::is_plain(kind, &made)? {
                     return Ok(made);
@@ -418,7 +418,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 if value::is_plain(kind, &made)? {
                     return Ok(made);
                 }
-                // Binary data of subtype 0 is bytes to the codec, and a `Binary` where the field says so.
+                // The codec reads binary data of subtype 0 as bytes; a field may require a `Binary`.
                 if let Op::Instance(class) = &kind.op
                     && made.is_exact_instance_of::<PyBytes>()
                     && class
@@ -434,7 +434,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         }
     }
 
-    /// A value of another type than the field's: cast, handed out as it is, or refused.
+    /// Handles a value of another type than the field's: casts it, returns it unchanged, or refuses it.
     #[cold]
     fn wrong(&self, kind: &Type, made: Bound<'py, PyAny>) -> Made<'py> {
         if kind.cast.is_some()
@@ -448,7 +448,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         Err(value::mismatch(kind, &made))
     }
 
-    /// The same for a value that matches no alternative.
+    /// Does the same for a value that matches no alternative.
     #[cold]
     fn wrong_value(&self, kind: &Type, made: Bound<'py, PyAny>) -> Made<'py> {
         if kind.cast.is_some()
@@ -468,7 +468,7 @@ fn step(field: &Field) -> Step {
     Step::Key(String::from_utf8_lossy(&field.key).into_owned())
 }
 
-/// Whether a type takes values of this BSON type as they are.
+/// Whether a type accepts values of this BSON type unchanged.
 fn accepts(kind: &Type, found: u8) -> bool {
     match &kind.op {
         Op::Any => true,
@@ -489,7 +489,8 @@ fn accepts(kind: &Type, found: u8) -> bool {
     }
 }
 
-/// The element of this key in a document: type, and where its value is. None: there is none, or the bytes are broken.
+/// Returns the type of a key's element in a document, and the position of its value. None: there is none, or the bytes
+/// are invalid.
 pub(super) fn element<'a>(document: &'a [u8], key: &[u8]) -> Option<(u8, &'a [u8])> {
     super::raw::Elements::of(document)
         .find(|element| element.key == key)
@@ -500,7 +501,7 @@ pub(super) fn element<'a>(document: &'a [u8], key: &[u8]) -> Option<(u8, &'a [u8
 pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<Bound<'py, PyAny>> {
     let plan = fields.plan;
     let field = &plan.fields[index];
-    // The bytes are moved out and back: hooks of the values may reach the instance.
+    // The bytes are moved out and back: hooks of the values may use the instance.
     let mut state = fields.state();
     let (raw, is_packed) = (std::mem::take(&mut state.raw), state.is_packed);
     drop(state);
@@ -529,7 +530,7 @@ pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) ->
     }
 }
 
-/// The error of a field that is read later than its document, with the place of the document.
+/// The error of a field that is decoded after its document was loaded, with the document's place.
 #[cold]
 fn placed(py: Python<'_>, plan: &Plan, raw: &Bound<'_, PyBytes>, error: PyErr) -> PyErr {
     let made = py
@@ -555,7 +556,7 @@ pub(super) fn decode_field<'py>(
     hydrator.value(&field.kind, kind, value.len()).map(Some)
 }
 
-/// The codec for documents of a plan's model: with the conversions that the connection they come from asks for, if any.
+/// The codec for documents of a plan's model, with the conversions that their connection requires, if any.
 pub(super) fn codec_of(
     py: Python<'_>,
     plan: &'static Plan,
@@ -570,7 +571,7 @@ pub(super) fn codec_of(
     Ok(plan.codec.clone_ref(py))
 }
 
-/// The codec for documents of a plan's model, of the codec options for instances without and with time zones.
+/// The codec for documents of a plan's model, made from the codec options for instances without and with time zones.
 pub(super) fn converting(plan: &'static Plan, asked: &Bound<'_, PyAny>) -> PyResult<Py<Codec>> {
     Codec::from_options(&asked.get_item(usize::from(plan.codec.get().tz_aware))?)
 }

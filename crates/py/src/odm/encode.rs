@@ -1,5 +1,5 @@
-//! Encodes instances to BSON, field by field by the plan. Types are checked again, since the contents of a
-//! list or dict may have changed since it was set.
+//! Encodes instances to BSON, field by field in the plan's order. Types are checked again, since a list or dict may
+//! have changed since it was set.
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -19,7 +19,7 @@ use crate::codec::types::is_datetime_ms;
 pub(super) struct Writer<'a, 'py> {
     py: Python<'py>,
     enc: Encoder<'a, 'py>,
-    /// Values of other types were loaded, and go back as they came.
+    /// Whether values of other types are allowed: they were loaded, and are written back unchanged.
     forgives: bool,
 }
 
@@ -32,7 +32,7 @@ impl<'a, 'py> Writer<'a, 'py> {
     pub(super) fn document(&mut self, fields: Fields<'_>) -> Result<(), Fault> {
         let plan = fields.plan;
         let start = self.enc.enter()?;
-        // Behind the field that was last copied from the bytes it was loaded from.
+        // The end of the field that was last copied from the loaded bytes.
         let mut next = 0;
         for (index, field, value) in fields.each(self.py) {
             self.field(fields, index, field, value.as_ref(), &mut next)?;
@@ -200,7 +200,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                     return self.value(inner, name, &id);
                 }
                 if is_instance(given) {
-                    // A document that was put into a container as it is.
+                    // A document that was put into a container unconverted.
                     let made = make.bind(self.py).call1((given, self.py.None(), self.py.None()))?;
                     return self.value(inner, name, &made.getattr(pyo3::intern!(self.py, "id"))?);
                 }
@@ -221,8 +221,8 @@ impl<'a, 'py> Writer<'a, 'py> {
             }
             Op::Geo { class, name: title, offset } => {
                 if given.is_instance(class.bind(self.py))? {
-                    // SAFETY: an instance of the class, which has the slot there: the offset was asked of the member itself
-                    // (`odm_offset`). It holds null or an object; the reference taken keeps that alive.
+                    // SAFETY: an instance of the class, which has the slot there: the offset was read from the member
+                    // itself (`odm_offset`). It holds null or an object; the reference taken keeps that alive.
                     let coordinates = unsafe {
                         let found = given.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().read();
                         Bound::from_borrowed_ptr_or_opt(self.py, found)
@@ -250,7 +250,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                 }
             }
         }
-        // A connection may ask for dates that no `datetime` can be.
+        // A connection may return dates as a type other than `datetime`.
         let is_date = matches!(kind.op, Op::Datetime | Op::AwareDatetime | Op::Date);
         if self.forgives || (is_date && is_datetime_ms(given)?) {
             return self.enc.field(name, given);
@@ -282,7 +282,7 @@ impl<'a, 'py> Writer<'a, 'py> {
     }
 }
 
-/// Whether a value is exactly of the plain class of the type; false decides nothing.
+/// Whether a value is exactly of the type's plain class; false means nothing.
 #[inline]
 fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
     match kind.op {
@@ -309,7 +309,7 @@ fn is_bare(field: &Field, found: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// Adds the element that an error came from.
+/// Adds the element to an error's path.
 #[cold]
 fn place(fault: Fault, name: impl Named) -> Fault {
     within(fault, name.step())

@@ -1,8 +1,8 @@
 //! The layout of a model's instance in memory: a head, then a slot for each field, which Python's own member
-//! descriptors read at full speed. The value of a NULL slot is elsewhere: still raw, or not loaded at all.
+//! descriptors read at full speed. If a slot is NULL, its value is elsewhere: still raw, or not loaded at all.
 //!
-//! Instances are reached through a pointer that is copied freely, and read and written one value at a time. No reference
-//! into one lasts: Python code, which runs between any two steps, may do what it likes with the same instance.
+//! Instances are reached through a pointer that is copied freely, and read and written one value at a time. No
+//! reference into an instance is kept: Python code may run between any two steps and change the instance.
 use std::cell::{Cell, Ref, RefCell, RefMut, UnsafeCell};
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -27,21 +27,21 @@ pub(super) const NEW: u64 = 1;
 pub(super) const PARTIAL: u64 = 2;
 /// Was deleted.
 pub(super) const DELETED: u64 = 4;
-/// The unknown keys were changed by the program.
+/// The program changed the unknown keys.
 pub(super) const EXTRA_SET: u64 = 8;
-/// A save is under way: its changes were taken out, and no other save may begin.
+/// A save is running: its changes were taken out, and no other save may begin.
 pub(super) const SAVING: u64 = 16;
-/// Whether the last save was stored is unknown.
+/// It is unknown whether the last save was stored.
 pub(super) const UNCERTAIN: u64 = 32;
-/// The save under way depends on what is stored.
+/// The running save depends on the stored document.
 pub(super) const GUARDED: u64 = 64;
-/// A server that finds the document of the save under way must change it.
+/// If the running save's query matches the document, it must change it.
 pub(super) const MODIFIES: u64 = 128;
 
-/// From here on, a bit for each of the first fields: it was null in the database, where it could be absent.
+/// From here on, a bit for each of the first fields: the database had null where the field could be absent.
 const WAS_NULL: u32 = 8;
 
-/// Fields that have such a bit; those of the others are in the state.
+/// The number of fields with such a bit; the bits of the others are in the state.
 const NULLS: usize = (u64::BITS - WAS_NULL) as usize;
 
 /// The class below every model, once it is made.
@@ -53,18 +53,18 @@ pub(super) fn is_instance(object: &Bound<'_, PyAny>) -> bool {
     BASE.get(object.py()).is_some_and(|base| is_of(object, base))
 }
 
-/// The head of every instance. All of it may change behind a shared reference, and does.
+/// The head of every instance. All of it may change behind a shared reference.
 #[repr(C)]
 pub(super) struct Instance {
     head: UnsafeCell<ffi::PyObject>,
     /// The model of its class.
     model: &'static Model,
-    /// Fields set since it was loaded or saved, the first ones; the others are in the state.
+    /// Which of the first fields were set since it was loaded or saved; the others are in the state.
     dirty: Cell<[u64; 2]>,
     flags: Cell<u64>,
-    /// What few instances need; None until then. A box of the instance's own.
+    /// The state that few instances need; None until then. The instance owns the box.
     state: Cell<Option<NonNull<RefCell<State>>>>,
-    /// What it was loaded together with, for references, or where it was loaded from.
+    /// The siblings loaded together with it, for references, or the place from which it was loaded.
     siblings: Cell<Option<Py<PyAny>>>,
 }
 
@@ -90,16 +90,16 @@ impl Instance {
     }
 }
 
-/// What few instances need.
+/// The state that few instances need.
 #[derive(Default)]
 pub(super) struct State {
     /// The document as it was loaded or written.
     pub raw: Vec<u8>,
     /// Fields whose values are still in `raw` only.
     pub pending: Bits,
-    /// These values were given by the program (`packing`), not loaded.
+    /// Whether the program gave these values (`packing`), so they were not loaded.
     pub is_packed: bool,
-    /// Fields that were set and then saved, in order: type and value, newer than `raw`; None when removed.
+    /// Fields that were set and saved, in order: type and value, newer than `raw`; None if removed.
     pub saved: Vec<(usize, Option<Vec<u8>>)>,
     /// Whole elements of keys that no field has.
     pub extra: Vec<u8>,
@@ -109,19 +109,19 @@ pub(super) struct State {
     pub stored_extra: Option<Vec<u8>>,
     /// Fields of an embedded document that were not stored and got their defaults.
     pub absent: Bits,
-    /// Fields on their way to the server: their dirty bits were cleared, and come back if it refuses.
+    /// Fields being sent to the server: their dirty bits are cleared, and set again if it refuses.
     pub sent: Bits,
-    /// The part of an instance's dirty fields that its head has no room for.
+    /// The dirty fields for which the head has no room.
     dirty: Rest,
-    /// Likewise of those that were null.
+    /// The null fields for which the head has no room.
     nulls: Rest,
     /// The next value of `saved`, if the server accepts the save.
     pub draft: Vec<(usize, Option<Vec<u8>>)>,
-    /// The conditions of the update under way, as elements of a query.
+    /// The conditions of the running update, as elements of a query.
     pub guard: Vec<u8>,
     /// A save whose outcome is unknown, while the server may still carry it out.
     pub lost: Option<Box<LostWrite>>,
-    /// Values from before the first time a field was set.
+    /// The values of fields before they were first set.
     pub old: Vec<(usize, Py<PyAny>)>,
 }
 
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-/// Releases values after they were taken out of a state, because their end may run Python code that looks at the state.
+/// Releases values taken out of a state: this may run Python code that reads the state.
 pub(super) fn release(py: Python<'_>, old: Vec<(usize, Py<PyAny>)>) {
     for (_, value) in old {
         // Slots are called by the interpreter, so pyo3 does not know that the GIL is held: `py` does.
@@ -154,7 +154,7 @@ pub(super) fn release(py: Python<'_>, old: Vec<(usize, Py<PyAny>)>) {
 #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept")]
 static SPARE: GilCell<Vec<Box<RefCell<State>>>> = GilCell::new(Vec::new());
 
-/// States kept, and the largest room that one may keep.
+/// The number of states kept, and the most room that one may keep.
 const SPARES: usize = 512;
 const SPARE_ROOM: usize = 4096;
 
@@ -164,7 +164,7 @@ fn spare_state() -> Box<RefCell<State>> {
     spare.unwrap_or_default()
 }
 
-/// Ends a state: what it refers to is released, and its memory kept for another.
+/// Ends a state: releases the objects that it refers to, and keeps its memory for another.
 pub(super) fn end(py: Python<'_>, mut spare: Box<RefCell<State>>) {
     let state = spare.get_mut();
     for (_, value) in state.old.drain(..) {
@@ -198,7 +198,7 @@ pub(super) fn end(py: Python<'_>, mut spare: Box<RefCell<State>>) {
     }
 }
 
-/// An instance, through a pointer. The lifetime is that of the reference which keeps the instance alive.
+/// An instance, through a pointer. Its lifetime is that of the reference that keeps the instance alive.
 #[derive(Clone, Copy)]
 pub(super) struct Head<'a> {
     at: NonNull<Instance>,
@@ -290,7 +290,7 @@ impl<'a> Head<'a> {
         self.head().dirty.set(first);
     }
 
-    /// Whether a field was null in the database, where it could be absent.
+    /// Whether a field was null in the database where it could be absent.
     #[inline]
     pub(super) fn was_null(self, index: usize) -> bool {
         if index < NULLS {
@@ -316,7 +316,7 @@ impl<'a> Head<'a> {
         self.head().state.get().map(|state| unsafe { state.as_ref() })
     }
 
-    /// The state, made when there is none. Release it before Python code runs, which might ask for it.
+    /// The state, made when there is none. Release it before Python code runs, which might need it.
     #[inline]
     pub(super) fn state(self) -> RefMut<'a, State> {
         if self.head().state.get().is_none() {
@@ -328,24 +328,24 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The state, if there is one; likewise.
+    /// The state, if there is one; release it like `state`.
     #[inline]
     pub(super) fn known(self) -> Option<Ref<'a, State>> {
         self.state_cell().map(RefCell::borrow)
     }
 
-    /// The state to change, if there is one; likewise.
+    /// The state for changes, if there is one; release it like `state`.
     #[inline]
     pub(super) fn known_mut(self) -> Option<RefMut<'a, State>> {
         self.state_cell().map(RefCell::borrow_mut)
     }
 
-    /// The state, if there is one and it is not borrowed; for the collector, which may come at any time.
+    /// The state, if there is one and it is not borrowed; for the collector, which may run at any time.
     pub(super) fn idle_state(self) -> Option<Ref<'a, State>> {
         self.state_cell().and_then(|state| state.try_borrow().ok())
     }
 
-    /// Takes the state out of an instance that ends.
+    /// Takes the state out of an instance that is being released.
     #[inline]
     pub(super) fn take_state(self) -> Option<Box<RefCell<State>>> {
         // SAFETY: `state` made it of a box, and nothing else can find it any more.
@@ -364,7 +364,7 @@ impl<'a> Head<'a> {
         release(py, old.unwrap_or_default());
     }
 
-    /// What it was loaded together with or from.
+    /// The siblings loaded with it, or the place from which it was loaded.
     pub(super) fn siblings<'py>(self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
         self.head().siblings.take().map(|siblings| {
             let found = siblings.bind(py).clone();
@@ -373,7 +373,7 @@ impl<'a> Head<'a> {
         })
     }
 
-    /// The same, for the collector to visit.
+    /// Like `siblings`, for the collector to visit.
     pub(super) fn siblings_ptr(self) -> Option<*mut ffi::PyObject> {
         let siblings = self.head().siblings.take();
         let found = siblings.as_ref().map(Py::as_ptr);
@@ -381,7 +381,7 @@ impl<'a> Head<'a> {
         found
     }
 
-    /// Sets what it was loaded together with or from; returns what that was before.
+    /// Sets its siblings or its place; returns the former ones.
     #[inline]
     pub(super) fn replace_siblings<'py>(
         self,
@@ -392,7 +392,7 @@ impl<'a> Head<'a> {
         former.map(|former| former.into_bound(py))
     }
 
-    /// Lets the collector see the instance, if it does not yet.
+    /// Lets the collector track the instance, if it does not yet.
     pub(super) fn track(self) {
         let object = self.at.as_ptr().cast::<ffi::PyObject>();
         // SAFETY: a live object whose class has the collector's head. Its slots hold objects or null throughout.
@@ -403,7 +403,7 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The place at this offset of the instance.
+    /// The slot at this offset of the instance.
     #[inline(always)]
     fn place(self, offset: usize) -> *mut *mut ffi::PyObject {
         self.at.as_ptr().wrapping_byte_add(offset).cast()
@@ -439,7 +439,7 @@ impl<'a> Deref for Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Of an object, if it is an instance of a model.
+    /// The fields of an object, if it is an instance of a model.
     pub(super) fn of(object: &'a Bound<'_, PyAny>) -> PyResult<Self> {
         if !is_instance(object) {
             let found = object.get_type().name()?;
@@ -449,7 +449,7 @@ impl<'a> Fields<'a> {
         unsafe { Self::at(object.py(), object.as_ptr()) }
     }
 
-    /// Of a pointer that the interpreter passes on.
+    /// The fields of an instance, from a pointer that the interpreter passes.
     ///
     /// # Safety
     /// `object` must be an instance of a model that lives for `'a`.
@@ -461,7 +461,7 @@ impl<'a> Fields<'a> {
         Ok(Fields { head, plan: head.model().plan(py)? })
     }
 
-    /// Of an instance whose plan is known.
+    /// The fields of an instance whose plan is known.
     ///
     /// # Safety
     /// `object` must have been made by `create` with this plan.
@@ -472,7 +472,7 @@ impl<'a> Fields<'a> {
         Fields { head: unsafe { Head::of(object.as_ptr()) }, plan }
     }
 
-    /// Tells whether a field's slot has a value.
+    /// Returns whether a field's slot has a value.
     #[inline]
     pub(super) fn has(self, index: usize) -> bool {
         // SAFETY: the plan's offsets are of slots of this class; the address alone is looked at.
@@ -487,7 +487,7 @@ impl<'a> Fields<'a> {
         unsafe { Bound::from_borrowed_ptr_or_opt(py, self.place(self.plan.fields[index].offset).read()) }
     }
 
-    /// Every field with the value that is in its slot when its turn comes.
+    /// Every field with the value in its slot at the time of its step.
     #[inline(always)]
     pub(super) fn each<'py>(
         self,
@@ -501,7 +501,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Puts a value into a field's slot; returns what was there.
+    /// Puts a value into a field's slot; returns the former value.
     #[inline]
     pub(super) fn replace<'py>(self, index: usize, value: Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         // SAFETY: the offset is that of one of the plan's fields: the index was just looked up there. The reference
@@ -509,7 +509,7 @@ impl<'a> Fields<'a> {
         unsafe { self.replace_at(self.plan.fields[index].offset, value) }
     }
 
-    /// Puts a value into a slot; returns what was there.
+    /// Puts a value into a slot; returns the former value.
     ///
     /// # Safety
     /// `offset` must be that of a field of the plan.
@@ -525,10 +525,10 @@ impl<'a> Fields<'a> {
         unsafe { Bound::from_owned_ptr_or_opt(py, self.place(offset).replace(value.into_ptr())) }
     }
 
-    /// Puts a value into a field's slot, and lets the collector see the instance if it looks at the value.
+    /// Puts a value into a field's slot, and lets the collector track the instance if it tracks the value.
     pub(super) fn put(self, index: usize, value: Bound<'_, PyAny>) {
         let is_collected = is_collected(&value);
-        // What was there is released last, as that may run Python code.
+        // The former value is released last, since that may run Python code.
         let _former = self.replace(index, value);
         if is_collected {
             self.track();
@@ -556,7 +556,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Makes an instance with empty slots, which the collector does not see yet; partly loaded ones are of the hidden class.
+/// Makes an instance with empty slots, which the collector does not track yet; partly loaded instances are of the
+/// hidden class.
 #[inline]
 pub(super) fn create<'py>(
     py: Python<'py>,
@@ -581,7 +582,7 @@ pub(super) fn create<'py>(
     }
 }
 
-/// A released instance, whole and empty.
+/// A released instance, complete and empty, for reuse.
 #[inline]
 fn reuse<'py>(py: Python<'py>, model: &'static Model) -> Option<Bound<'py, PyAny>> {
     let object = model.free.try_borrow_mut().ok()?.pop()?;

@@ -1,8 +1,7 @@
-//! The conditions on the stored document of an update that depends on it; they are added to the update's
-//! query.
+//! If an update depends on the stored document: the conditions on that, which are added to the update's query.
 //!
-//! A condition compares whole values as they were loaded. Equal values with their keys in another order do
-//! not meet it; then `adopt` takes over the stored bytes, and the update is built again.
+//! A condition compares whole values in their loaded form. Equal values with keys in another order do not match;
+//! `adopt` then takes over the stored bytes, and the update is built again.
 use super::raw::{Element, Elements, Finder, append, close, open, same};
 
 /// Conditions on paths, as elements of a query.
@@ -41,7 +40,7 @@ impl Guard {
         });
     }
 
-    /// The set at this path still is that of these elements, in any order.
+    /// The set at this path still has exactly these elements, in any order.
     pub(super) fn is_set_of(&mut self, path: &[u8], elements: &[Element<'_>]) {
         self.condition(path, |out| {
             super::update::array(out, b"$all", elements.iter());
@@ -55,7 +54,7 @@ impl Guard {
     }
 }
 
-/// A value with the stored bytes of what means the same in it; None where no byte differs.
+/// Returns a value that uses the stored bytes for every equal part; None if no byte differs.
 pub(super) fn adopt(known: &Element<'_>, stored: &Element<'_>) -> Option<(u8, Vec<u8>)> {
     if known.kind == stored.kind && known.value == stored.value {
         return None;

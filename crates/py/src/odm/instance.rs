@@ -86,7 +86,7 @@ unsafe extern "C" fn tp_init(
     })
 }
 
-/// Whether a class makes its instances as the base does, so that no code of the program runs.
+/// Whether a class makes its instances as the base does, so that none of the program's code runs.
 pub(super) fn is_made_plainly(py: Python<'_>, model: &Model) -> bool {
     let class = model.class.bind(py).as_type_ptr();
     // SAFETY: live classes, whose slots do not change but with the class's methods, under the GIL.
@@ -102,7 +102,7 @@ pub(super) fn is_made_plainly(py: Python<'_>, model: &Model) -> bool {
         && init.is_some_and(|init| std::ptr::fn_addr_eq(init, tp_init as ffi::initproc))
 }
 
-/// The fields that must be given and are not there.
+/// The required fields that are missing.
 fn missing(fields: Fields<'_>) -> impl Iterator<Item = usize> {
     (0..fields.plan.fields.len()).filter(move |index| {
         !fields.has(*index)
@@ -114,7 +114,7 @@ fn missing(fields: Fields<'_>) -> impl Iterator<Item = usize> {
 /// One error for all faults of an instance's values; `faults` lists each.
 #[cold]
 fn joined(py: Python<'_>, fields: Fields<'_>, mut faults: Vec<(usize, PyErr)>) -> PyErr {
-    // An error that the program's own code raised is not put into a list with others.
+    // An error that the program's own code raised is not combined with others.
     let class = faults[0].1.get_type(py);
     if let Some(at) = faults.iter().position(|(_, fault)| !fault.get_type(py).is(&class)) {
         return faults.swap_remove(at).1;

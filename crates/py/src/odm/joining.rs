@@ -1,4 +1,4 @@
-//! Documents of two queries joined by their references: what was loaded together, which ids it refers to, and which
+//! Joins the documents of two queries by their references: which were loaded together, the ids they refer to, and which
 //! documents refer to which.
 use mangonel_entries::entries;
 use pyo3::exceptions::PyAttributeError;
@@ -13,7 +13,7 @@ use super::plan::Op;
 use super::siblings::{Siblings, key_of};
 use crate::codec::object_id;
 
-/// The siblings of these documents, each once, in order. A document that has none gets some.
+/// The siblings of these documents, each once, in order. A document without siblings gets some.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_siblings<'py>(documents: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
@@ -68,7 +68,7 @@ pub(super) fn odm_wanted<'py>(
     Ok(found)
 }
 
-/// Appends each id that was not seen yet to `found`; `ids` has ids, lists of them, and None for those that have none.
+/// Appends each new id to `found`; `ids` has ids, lists of ids, and None for documents without one.
 fn take_once<'py>(
     ids: &Bound<'py, PyList>,
     seen: &Bound<'py, PySet>,
@@ -88,7 +88,8 @@ fn take_once<'py>(
     Ok(())
 }
 
-/// Gives the references that `make` makes the documents that a lookup found for these ids, and says why others are missing.
+/// Attaches to the references that `make` makes the documents that a lookup found for these ids, and records why others
+/// are missing.
 pub(super) fn attach<'py>(
     siblings: &Bound<'py, Siblings>,
     make: &Py<PyAny>,
@@ -97,7 +98,7 @@ pub(super) fn attach<'py>(
 ) -> PyResult<()> {
     let py = documents.py();
     let wanted = PyList::empty(py);
-    // Each document was asked for, so none is missing where there are no more ids.
+    // Every document was requested by its id, so unless there are more ids, none is missing.
     if ids.len() > documents.len() {
         take_once(ids, &PySet::empty(py)?, &wanted)?;
     }
@@ -115,7 +116,7 @@ pub(super) fn attach<'py>(
     Ok(())
 }
 
-/// These documents by what they refer to in the field with this attribute: a list for each id, in order.
+/// Return these documents grouped by the ids in their field with this attribute: a list for each id, in order.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_grouped<'py>(
@@ -139,7 +140,7 @@ pub(super) fn odm_grouped<'py>(
         let index = fields.plan.field_of(attribute.as_ptr());
         let value = match index.and_then(|index| fields.value(py, index)) {
             Some(value) => value,
-            // It is still raw, or was not loaded.
+            // The value is still raw, or was not loaded.
             None => document.getattr(attribute)?,
         };
         let op = index.map(|index| &fields.plan.fields[index].kind.op);
@@ -160,8 +161,8 @@ pub(super) fn odm_grouped<'py>(
     Ok(found)
 }
 
-/// The references that these attributes lead to, one after another: also through lists, maps and embedded documents.
-/// `classes` are those of references. What was not loaded is left out.
+/// The references found by following these attributes one after another, also through lists, maps and embedded
+/// documents. `classes`: the classes of references. Values that were not loaded are left out.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_references<'py>(
@@ -207,7 +208,7 @@ pub(super) fn odm_references<'py>(
     Ok(found)
 }
 
-/// The value of an attribute, a reference where the program sees a document; None where it was not loaded.
+/// The value of an attribute, with a reference where the program sees a document; None if it was not loaded.
 fn held<'py>(item: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = item.py();
     if is_instance(item) {
@@ -223,8 +224,8 @@ fn held<'py>(item: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<
     item.getattr_opt(name)
 }
 
-/// The reference of an id, made without Python if Python would only keep it, and with its document if that was fetched.
-/// None: Python has to look at the id.
+/// The reference of an id, made without Python if Python would only store it, and with its document if that was
+/// fetched. None: Python must handle the id.
 pub(super) fn reference<'py>(
     op: &Op,
     id: &Bound<'py, PyAny>,
@@ -250,8 +251,8 @@ pub(super) fn reference<'py>(
         id.clone(),
     ];
     let class = class.bind(py).cast::<PyType>()?.as_type_ptr();
-    // SAFETY: the class is the mapper's own `Ref`, and the description of the field says where its slots are: they were
-    // asked of the members themselves (`odm_offset`). In a new instance they are null, and take the references over.
+    // SAFETY: the class is the mapper's own `Ref`, and the field's description has the offsets of its slots, read from
+    // the members themselves (`odm_offset`). In a new instance they are null, and take the references over.
     unsafe {
         let object = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
         for (offset, value) in slots.iter().zip(values) {

@@ -15,12 +15,12 @@ use crate::codec::datetime::split;
 enum Kind {
     Plain,
     Date,
-    /// An id; a DBRef gives its own.
+    /// An id; a DBRef is written as its id.
     Reference,
     Model(usize),
     Each(Box<Kind>),
     Values(Box<Kind>),
-    /// The tag's key; its values, and their models.
+    /// The tag's key, and its values with their models.
     Union(Vec<u8>, Vec<(Vec<u8>, usize)>),
 }
 
@@ -37,14 +37,14 @@ struct Node {
     rows: Vec<Row>,
     keys: Keys,
     tag: Option<Vec<u8>>,
-    /// The tag that its documents show: an element; empty for a model without one.
+    /// The tag in the model's documents: an element; empty for a model without one.
     own: Vec<u8>,
     members: Vec<(Vec<u8>, usize)>,
-    /// Keys that no field has are written too.
+    /// Whether keys that no field has are written too.
     keeps: bool,
 }
 
-/// The models that the documents of one model may have inside.
+/// The models whose documents may occur inside documents of one model.
 pub(super) struct Names {
     nodes: Vec<Node>,
     known: Vec<*const Plan>,
@@ -57,7 +57,7 @@ unsafe impl Send for Names {}
 unsafe impl Sync for Names {}
 
 impl Names {
-    /// Of a model's documents.
+    /// Makes the names for a model's documents.
     pub(super) fn of(py: Python<'_>, plan: &'static Plan) -> PyResult<Self> {
         let mut names = Names { nodes: Vec::new(), known: Vec::new() };
         names.node(py, plan)?;
@@ -127,7 +127,7 @@ impl Names {
         })
     }
 
-    /// Appends a checked document under its attributes' names. `only`: the fields that were asked for.
+    /// Appends a checked document under its attributes' names. `only`: the requested fields.
     pub(super) fn rename(&self, data: &[u8], only: Option<&Bits>, out: &mut Vec<u8>) {
         self.document(0, data, only, out);
     }
@@ -136,7 +136,8 @@ impl Names {
         let node = &self.nodes[index];
         let tag = node.tag.as_deref().and_then(|tag| Elements::of(data).find(|element| element.key == tag));
         let chosen = tag.as_ref().and_then(|tag| among(&node.members, tag));
-        // Which fields were asked for is said of the family's root; a member has its fields first, in the same order.
+        // The requested fields are numbered as in the family's root; a member has the root's fields first, in the same
+        // order.
         let node = chosen.map_or(node, |chosen| &self.nodes[chosen]);
         let start = raw::open(out);
         let mut seen = Bits::default();
@@ -217,7 +218,7 @@ fn among(models: &[(Vec<u8>, usize)], tag: &Element<'_>) -> Option<usize> {
     found.map(|(_, index)| *index)
 }
 
-/// A field's value if its key is missing; None where the key is required.
+/// A field's value if its key is missing; None if the key is required.
 fn default(py: Python<'_>, plan: &'static Plan, field: &'static Field) -> PyResult<Option<(u8, Vec<u8>)>> {
     if matches!(field.default, Default::ObjectId) {
         return Ok(None);
@@ -225,7 +226,7 @@ fn default(py: Python<'_>, plan: &'static Plan, field: &'static Field) -> PyResu
     let Some(made) = default_of(py, &field.default)? else { return Ok(None) };
     let mut element = Vec::new();
     let written = Writer::new(py, plan, &mut element).value(&field.kind, &field.name, &made);
-    // A default that cannot be stored is none: the document's own save says so.
+    // A default that cannot be stored is left out: saving the document reports it.
     Ok(written
         .ok()
         .and_then(|()| Elements::bare(&element).next())

@@ -1,10 +1,10 @@
-//! Finding a field by its key where there are many: below that, comparing one after another is faster.
+//! Finds a field by its key if there are many fields; for fewer, comparing one after another is faster.
 use std::collections::HashMap;
 
-/// From here on keys are looked up in a table.
+/// With this many keys or more, a key is looked up in a table.
 const MANY: usize = 64;
 
-/// The positions of keys, if they are many.
+/// The indexes of keys, if they are many.
 #[derive(Default)]
 pub(super) struct Keys(Option<HashMap<Box<[u8]>, usize>>);
 
@@ -13,7 +13,7 @@ impl Keys {
         Keys((keys.len() > MANY).then(|| keys.enumerate().map(|(at, key)| (key.into(), at)).collect()))
     }
 
-    /// The place of a key; `search` is asked where there are few.
+    /// The index of a key; `search` finds it among few.
     #[inline]
     pub(super) fn find(&self, key: &[u8], search: impl FnOnce() -> Option<usize>) -> Option<usize> {
         match &self.0 {
@@ -22,7 +22,7 @@ impl Keys {
         }
     }
 
-    /// The place of the key that the input starts with, up to its NUL.
+    /// The index of the key with which the input starts, up to its NUL.
     pub(super) fn find_terminated(
         &self,
         input: &[u8],

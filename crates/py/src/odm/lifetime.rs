@@ -1,5 +1,5 @@
-//! How instances end, and how their memory is used again. Python's own `subtype_dealloc` walks the bases of the class and
-//! its members for each instance; for a class whose members are known all of that is one loop.
+//! Releases instances and reuses their memory. For each instance, Python's own `subtype_dealloc` walks the bases of the
+//! class and its members; for a class whose members are known, one loop is enough.
 use mangonel_entries::entries;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -13,7 +13,7 @@ use crate::native::free;
 /// Released instances kept for each model.
 const KEPT: usize = 1024;
 
-/// How deep releases are nested before the rest is put off: a chain of embedded documents may be of any length.
+/// How deep releases may nest before the rest is postponed: a chain of embedded documents may be of any length.
 const DEEPEST: usize = 100;
 
 struct Later {
@@ -23,7 +23,7 @@ struct Later {
 
 static LATER: GilCell<Later> = GilCell::new(Later { depth: 0, waiting: Vec::new() });
 
-/// Take over the release of a class's instances, unless the class has a say in it; `slots` are the offsets of its members.
+/// Take over the release of a class's instances, unless the class changes it; `slots` are the offsets of its members.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_adopt(model: &Bound<'_, OdmModel>, owner: &Bound<'_, PyType>, slots: Vec<usize>) {
@@ -76,7 +76,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-/// Releases what an instance refers to, then its memory.
+/// Releases the objects that an instance refers to, then its memory.
 ///
 /// # Safety
 /// As for `dealloc`.

@@ -1,4 +1,4 @@
-//! Makes objects of a class of the program's from a hidden model's instances: a value for each field.
+//! Makes objects of one of the program's classes from a hidden model's instances, with a value for each field.
 use mangonel_entries::entries;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -10,7 +10,7 @@ use super::instance::value_of;
 use super::plan::odm_offset;
 use crate::thread_end::Entry;
 
-/// Where a made object has the value of a field.
+/// Where a made object stores the value of a field.
 enum Place {
     /// At this offset.
     Slot(usize),
@@ -30,8 +30,8 @@ pub(super) struct OdmMaker {
 #[entries]
 #[pymethods]
 impl OdmMaker {
-    /// `places`: for each field in the model's order the member of a slot of the class, or the name of an attribute. Then
-    /// objects are made without `__init__`, so nothing but setting these may be its work. None: the class is called.
+    /// `places`: for each field in the model's order the member of a slot of the class, or the name of an attribute.
+    /// Objects are then made without `__init__`, which must do nothing but set these. None: the class is called.
     #[new]
     #[pyo3(signature = (class, places=None))]
     fn new(class: &Bound<'_, PyType>, places: Option<Vec<Bound<'_, PyAny>>>) -> PyResult<Self> {
@@ -90,7 +90,7 @@ impl OdmMaker {
 }
 
 impl OdmMaker {
-    /// A new object, as the class's `__new__` makes it: that of `object` refuses abstract classes.
+    /// Makes a new object with the class's `__new__`: `object`'s own refuses abstract classes.
     fn begun<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let class = self.class.bind(py).as_type_ptr();
         // SAFETY: a live class and a tuple; null stands for no keywords. The result is owned, or an error is set.
@@ -107,7 +107,7 @@ impl OdmMaker {
     }
 }
 
-/// Where instances of a class have the slot of this member.
+/// Returns the offset of this member's slot in instances of the class.
 fn slot_of(class: &Bound<'_, PyType>, member: &Bound<'_, PyAny>) -> PyResult<usize> {
     let offset = odm_offset(member)?;
     let owner = member.getattr("__objclass__")?.cast_into::<PyType>()?;

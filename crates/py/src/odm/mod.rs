@@ -1,5 +1,5 @@
-//! The document mapper's core: compiled plans that write BSON's values straight into the slots of instances, and the
-//! smallest update of what changed. Knows no sockets and no commands; `mangonel.odm` is its only user.
+//! The document mapper's core: compiled plans that write BSON values directly into the slots of instances, and the
+//! smallest update for changed fields. Knows no sockets and no commands; `mangonel.odm` is its only user.
 mod bits;
 mod build;
 mod comparing;
@@ -91,15 +91,16 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_loaded, module)?)
 }
 
-/// Return whether an instance is new, was partly loaded, was deleted, is being saved, was saved with an unknown outcome;
-/// and whether the save under way depends on what is stored, and must change it: bits 1, 2, 4, 16, 32, 64 and 128.
+/// Return whether an instance is new, was partly loaded, was deleted, is being saved, was saved with an unknown
+/// outcome; and whether the running save depends on the stored document, and must change it: bits 1, 2, 4, 16, 32, 64
+/// and 128.
 #[entries]
 #[pyfunction]
 fn odm_flags(object: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(Fields::of(object)?.flags() & (NEW | PARTIAL | DELETED | SAVING | UNCERTAIN | GUARDED | MODIFIES))
 }
 
-/// Say that an instance is not stored any more; inserting it again is allowed.
+/// Mark an instance as no longer stored; it may be inserted again.
 #[entries]
 #[pyfunction]
 fn odm_mark_deleted(object: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -107,7 +108,7 @@ fn odm_mark_deleted(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Return the bytes an instance was loaded from, where it keeps them.
+/// Return the bytes from which an instance was loaded, if it keeps them.
 #[entries]
 #[pyfunction]
 fn odm_raw<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
@@ -145,7 +146,7 @@ fn odm_set_extra(object: &Bound<'_, PyAny>, extra: &Bound<'_, PyDict>) -> PyResu
     Ok(())
 }
 
-/// Let `object` become what `other`, an instance of the same model that is not used afterwards, is.
+/// Move the whole state of `other`, an instance of the same model that is not used afterwards, into `object`.
 #[entries]
 #[pyfunction]
 fn odm_take(object: &Bound<'_, PyAny>, other: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -163,7 +164,8 @@ fn odm_loaded<'py>(object: &Bound<'py, PyAny>, with_lazy: bool) -> PyResult<Vec<
     Ok(loaded.map(|(_, field)| field.attribute.bind(object.py()).clone()).collect())
 }
 
-/// Return the BSON form of a field's value, for queries and updates. `is_element`: of one element of its container.
+/// Return the BSON form of a field's value, for queries and updates. `is_element`: the value is one element of its
+/// container.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (model, attribute, value, is_element=false))]
@@ -181,7 +183,7 @@ fn odm_dump<'py>(
     made.map_err(|fault| into_exception(py, fault, None))
 }
 
-/// The field of an attribute.
+/// Returns the field with this attribute.
 fn field_of(plan: &'static plan::Plan, attribute: &Bound<'_, PyString>) -> PyResult<&'static plan::Field> {
     match plan.field_called(attribute) {
         Some(index) => Ok(&plan.fields[index]),
@@ -189,7 +191,7 @@ fn field_of(plan: &'static plan::Plan, attribute: &Bound<'_, PyString>) -> PyRes
     }
 }
 
-/// The type of a field, or of its elements, where it has any.
+/// Returns the type of a field, or of its elements if it has any.
 fn type_of(field: &plan::Field, is_element: bool) -> &plan::Type {
     use plan::Op;
     match &field.kind.op {
@@ -206,7 +208,7 @@ fn type_of(field: &plan::Field, is_element: bool) -> &plan::Type {
     }
 }
 
-/// Encodes a fitting value as a field or its elements do, and decodes its BSON form.
+/// Encodes a value of the right type as a field or its elements do, and decodes its BSON form.
 fn stored<'py>(
     py: Python<'py>,
     plan: &'static plan::Plan,
@@ -223,7 +225,7 @@ fn stored<'py>(
     Ok(made.get_item(PyString::new(py, &String::from_utf8_lossy(&field.key)))?)
 }
 
-/// Return the connection that an instance was loaded from or stored by, or None.
+/// Return the connection through which an instance was loaded or stored, or None.
 #[entries]
 #[pyfunction]
 fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -236,7 +238,7 @@ fn odm_origin<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyA
     }
 }
 
-/// Say where an instance is stored; what was loaded together with it is forgotten when that is another place.
+/// Set where an instance is stored; its siblings are forgotten if that is another place.
 #[entries]
 #[pyfunction]
 fn odm_set_origin(object: &Bound<'_, PyAny>, origin: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -250,7 +252,7 @@ fn odm_set_origin(object: &Bound<'_, PyAny>, origin: &Bound<'_, PyAny>) -> PyRes
     } else {
         origin.clone()
     };
-    // The former one is released last, since that may run code.
+    // The former company is released last, since that may run code.
     let _former = fields.replace_siblings(py, Some(company));
     if fields.plan.has_refs {
         fields.track();
@@ -258,7 +260,7 @@ fn odm_set_origin(object: &Bound<'_, PyAny>, origin: &Bound<'_, PyAny>) -> PyRes
     Ok(())
 }
 
-/// An awaitable that is finished and gives `value`.
+/// Return a finished awaitable whose result is `value`.
 #[entries]
 #[pyfunction]
 fn odm_finished(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {

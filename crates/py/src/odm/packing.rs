@@ -1,7 +1,8 @@
-//! Embedded documents of a new document that stay BSON until they are read: mostly they are only stored.
+//! Keeps the embedded documents of a new document as BSON until they are read: most are only stored.
 //!
-//! A value is packed only if reading it gives what making it at once would: equal values of the same types, which share
-//! nothing with what the program gave. No code of the program runs. All other values are made at once, by `build`.
+//! A value is packed only if reading it gives the same result as making it at once: equal values of the same types,
+//! which share nothing with the program's values. None of the program's code runs. `build` makes all other values at
+//! once.
 use pyo3::prelude::*;
 use pyo3::types::{
     PyBool, PyBytes, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyString, PyTimeAccess, PyTzInfoAccess,
@@ -64,7 +65,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         Ok(self.packed)
     }
 
-    /// Appends an element; None where the value cannot be packed, and then the output is of no use.
+    /// Appends an element; None if the value cannot be packed, and the output is then unusable.
     fn value(&mut self, kind: &'static Type, name: impl Named, given: &Bound<'py, PyAny>) -> Option<()> {
         if !kind.checks.is_empty() {
             return None;
@@ -74,7 +75,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         }
         match &kind.op {
             Op::Embedded(model) if let Ok(values) = given.cast_exact::<PyDict>() => {
-                // Held, since the model's first use runs code of the program.
+                // Held, since the model's first use runs the program's code.
                 let values = values.clone();
                 self.enc.head(0x03, name).ok()?;
                 self.document(model, &values)
@@ -98,7 +99,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         }
     }
 
-    /// Appends a text or an integer, most of what documents have; None: the value is no such one.
+    /// Appends a text or an integer, the most frequent values; None: the value is neither.
     #[inline(always)]
     fn scalar(
         &mut self,
@@ -119,7 +120,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         }
     }
 
-    /// Appends the rest of an embedded document, whose values stand in the order of its fields; some may be left out.
+    /// Appends the rest of an embedded document, whose values are in the order of its fields; some may be missing.
     fn document(&mut self, model: &'static Model, values: &Bound<'py, PyDict>) -> Option<()> {
         let plan = model.plan(self.py).ok()?;
         // A tag in the values may choose another class.
@@ -144,10 +145,10 @@ impl<'a, 'py> Packer<'a, 'py> {
                 next += 1;
                 continue;
             }
-            // Held, since objects may be made for what was left out.
+            // Held, since defaults may be made for missing fields.
             let given = given.to_owned();
             let index = index_of(plan, &key, next)?;
-            // None: an earlier field was given twice, or stands out of order.
+            // None: an earlier field was given twice, or out of order.
             for left_out in plan.fields.get(next..index)? {
                 self.default(left_out)?;
             }
@@ -168,7 +169,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         self.value(&field.kind, &field.name, given)
     }
 
-    /// Appends a field's default, unless code of the program makes it.
+    /// Appends a field's default, unless the program's code makes it.
     fn default(&mut self, field: &'static Field) -> Option<()> {
         let empty = match (&field.default, &field.kind.op) {
             (Default::Value(_) | Default::ObjectId, _) => {
@@ -187,16 +188,16 @@ impl<'a, 'py> Packer<'a, 'py> {
         self.enc.leave(start).ok()
     }
 
-    /// Whether a value, which cannot change, comes back from BSON as it is.
+    /// Whether an immutable value is read back from BSON unchanged.
     #[inline]
     fn is_unchanged(&self, op: &Op, given: &Bound<'py, PyAny>) -> bool {
         match op {
-            // A NaN is equal to itself alone.
+            // A NaN is equal only to itself as an object.
             Op::Float => given.cast_exact::<PyFloat>().is_ok_and(|number| !number.value().is_nan()),
             Op::Bool => given.is_exact_instance_of::<PyBool>(),
             Op::Bytes => given.is_exact_instance_of::<PyBytes>(),
             Op::ObjectId => object_id::known_class(self.py).is_some_and(|class| given.get_type().is(class)),
-            // A date with a time zone is read back with another zone object. The codec is that of the outermost document.
+            // A date with a time zone is read back with another zone object. The outermost document's codec decides.
             Op::Datetime => {
                 let is_whole = |date: &Bound<'_, PyDateTime>| {
                     date.get_tzinfo().is_none()
@@ -210,7 +211,7 @@ impl<'a, 'py> Packer<'a, 'py> {
     }
 }
 
-/// Keeps what was packed as the values of fields that are still to be read.
+/// Keeps the packed values as those of fields that are still to be read.
 pub(super) fn keep(fields: Fields<'_>, packed: Bits, raw: Vec<u8>) {
     let mut state = fields.state();
     fields.plan.packed_size.set(raw.len());

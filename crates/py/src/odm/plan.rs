@@ -1,5 +1,5 @@
-//! The compiled plan of a model: for each field its key's bytes, where its value stands in an instance, and what the
-//! value may be. Made from the description that `mangonel.odm` writes at a model's first use; immutable, and kept for
+//! The compiled plan of a model: for each field the bytes of its key, its value's offset in an instance, and the
+//! allowed values. Made from the description that `mangonel.odm` writes at a model's first use; immutable, and kept for
 //! the life of the process. Knows no BSON layout beyond type numbers.
 use std::cell::{Cell as Slot, OnceCell};
 
@@ -17,25 +17,25 @@ use crate::codec::name::Name;
 use crate::codec::slot;
 use crate::codec::text;
 
-/// Fields of one model: places in `attributes` are this wide.
+/// The most fields of one model: this is the width of indexes in `attributes`.
 const MOST_FIELDS: usize = u16::MAX as usize;
 
-/// Bytes of an instance before its first slot; `fields` says what they are.
+/// Bytes of an instance before its first slot; `fields` defines them.
 pub(super) const HEAD: usize = size_of::<ffi::PyObject>() + 48;
 
 /// Bytes of a slot.
 const SLOT: usize = size_of::<*mut ffi::PyObject>();
 
-/// What stands for one model class before and after it is compiled.
+/// The Rust object of one model class, before and after it is compiled.
 pub struct Model {
     /// The class. Held for ever: plans of other models, and of its family, point to it.
     pub(super) class: Py<PyType>,
     /// The hidden subclass of partly loaded instances, of the same size; embedded documents have none.
     partial: OnceCell<Py<PyType>>,
     plan: Slot<Option<&'static Plan>>,
-    /// Where its instances have object pointers; set when `lifetime` takes the class over.
+    /// The offsets of object pointers in its instances; set when `lifetime` takes the class over.
     pub(super) slots: OnceCell<Vec<usize>>,
-    /// Memory of released instances, empty and whole, each with its reference to the class.
+    /// Memory of released instances, empty but complete, each with its reference to the class.
     pub(super) free: std::cell::RefCell<Vec<*mut ffi::PyObject>>,
 }
 
@@ -80,7 +80,7 @@ impl Model {
     }
 }
 
-/// How long a class's instances are.
+/// The size of a class's instances.
 fn size_of_instances(class: &Bound<'_, PyType>) -> usize {
     // SAFETY: a live type, and a number in it that does not change once the class is made.
     unsafe { (*class.as_type_ptr()).tp_basicsize as usize }
@@ -88,7 +88,7 @@ fn size_of_instances(class: &Bound<'_, PyType>) -> usize {
 
 /// How a missing key is filled.
 pub(super) enum Default {
-    /// The key must be there.
+    /// The key must be present.
     Required,
     Value(Py<PyAny>),
     List,
@@ -99,7 +99,7 @@ pub(super) enum Default {
     Factory(Py<PyAny>),
 }
 
-/// One condition on a value, looked at when an instance is made, set or saved.
+/// One condition on a value, checked when an instance is made, set or saved.
 pub(super) struct Check {
     pub kind: CheckKind,
     pub bound: Py<PyAny>,
@@ -130,12 +130,12 @@ pub(super) enum Op {
     Bool,
     Bytes,
     Datetime,
-    /// One with a time zone.
+    /// A datetime with a time zone.
     AwareDatetime,
     Date,
     ObjectId,
     Decimal,
-    /// A class of BSON's own, or UUID: what the codec makes of the bytes must be an instance.
+    /// A BSON class, or UUID: the value that the codec decodes must be an instance.
     Instance(Py<PyAny>),
     None,
     /// One of these values.
@@ -144,19 +144,19 @@ pub(super) enum Op {
     Enum(Py<PyAny>, Py<PyDict>),
     List(Box<Type>),
     Set(Box<Type>, bool),
-    /// The same type throughout.
+    /// A tuple with one type for all elements.
     TupleOf(Box<Type>),
     Tuple(Vec<Type>),
     Dict(Box<Type>),
     Embedded(&'static Model),
     Union(Union),
-    /// `load` from and `dump` to the BSON form; `class` is what instances must be, or None.
+    /// `load` from and `dump` to the BSON form; `class`: the class that values must have, or None.
     Custom {
         load: Py<PyAny>,
         dump: Py<PyAny>,
         class: Py<PyAny>,
     },
-    /// The id of another document; `make(id, siblings)` is what the program sees. `slots` has the offsets of its
+    /// The id of another document; the program sees the result of `make(id, siblings)`. `slots` has the offsets of its
     /// document, maker, siblings and id.
     Ref {
         make: Py<PyAny>,
@@ -164,7 +164,7 @@ pub(super) enum Op {
         inner: Box<Type>,
         slots: [usize; 4],
     },
-    /// Ids of other documents, likewise.
+    /// Ids of other documents, handled like `Ref`.
     Refs {
         make: Py<PyAny>,
         class: Py<PyAny>,
@@ -189,7 +189,7 @@ pub(super) struct Type {
     pub checks: Vec<Check>,
 }
 
-/// Alternatives of an embedded document's class by a tag, and of everything else by BSON type.
+/// Alternatives: embedded classes are chosen by a tag, all other types by the BSON type.
 pub(super) struct Union {
     /// The tag's key, the BSON bytes (type, then value) of its values, and their models.
     pub tag: Vec<u8>,
@@ -203,46 +203,46 @@ pub(super) struct Field {
     pub name: Name,
     /// The key.
     pub key: Vec<u8>,
-    /// Where the value stands in an instance.
+    /// The offset of the value in an instance.
     pub offset: usize,
     pub kind: Type,
     pub default: Default,
-    /// Stays raw bytes until it is read, where the query says so (1) or always (2).
+    /// Stays raw bytes until it is read: if the query requests it (1) or always (2).
     pub lazy: u8,
-    /// A value that may change without being set: a container or an embedded document.
+    /// Whether the value may change without being set: a container or an embedded document.
     pub is_mutable: bool,
-    /// Also reads stored values of another form than it writes, such as legacy points or values to cast.
+    /// Also reads stored values in another form than it writes, such as legacy points or values to cast.
     pub reads_other_forms: bool,
-    /// None is the same as no key.
+    /// Whether None is stored as a missing key.
     pub omits_none: bool,
-    /// Refuses to be set once the document is stored.
+    /// Refuses changes once the document is stored.
     pub is_frozen: bool,
-    /// Counted by the server at each save.
+    /// The server increments it at each save.
     pub is_version: bool,
     /// The attribute, interned.
     pub attribute: Py<PyString>,
-    /// The same as UTF-8.
+    /// The attribute as UTF-8.
     text: Box<[u8]>,
-    /// The str that last had this text, or null. A reference of ours, so that its address is no other str's.
+    /// The last str that had this text, or null. Owned, so that no other str can have its address.
     seen: Slot<*mut ffi::PyObject>,
 }
 
 impl Field {
-    /// Whether this is the field's attribute. Names are mostly known by their address: interned ones, and the keys of one
-    /// `json.loads`, which are shared.
+    /// Whether this is the field's attribute. Most names are recognised by their address: interned ones, and the keys
+    /// of one `json.loads`, which are shared.
     #[inline(always)]
     pub(super) fn is_called(&self, name: &Bound<'_, PyString>) -> bool {
         let address = name.as_ptr();
         address == self.attribute.as_ptr() || address == self.seen.get() || self.is_equal(name)
     }
 
-    /// Compares texts, and keeps the str if they are equal; a name that is no UTF-8 is none.
+    /// Compares texts, and keeps the str if they are equal; a name that is not UTF-8 never matches.
     #[inline(never)]
     fn is_equal(&self, name: &Bound<'_, PyString>) -> bool {
         if !text_of(name).is_some_and(|text| is_same(text, &self.text)) {
             return false;
         }
-        // One of a subclass may hold anything; this one is as long as the field's name.
+        // An instance of a subclass may hold any amount of data; an exact str is as long as the field's name.
         if name.is_exact_instance_of::<PyString>() {
             let former = self.seen.replace(name.clone().into_ptr());
             // SAFETY: null, or the reference to a str that was taken here. The end of an exact str runs no code, and `name`
@@ -253,7 +253,7 @@ impl Field {
     }
 }
 
-/// The UTF-8 of a name; None: it has none.
+/// The UTF-8 of a name, or None if it has none.
 #[inline(always)]
 fn text_of<'a>(name: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     // SAFETY: a str, alive for as long as the reference to it, and a `Bound` shows that the GIL is held.
@@ -267,11 +267,11 @@ fn text_of<'a>(name: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
 /// Models of one collection by the value of a tag.
 pub(super) struct Tags {
     pub name: Name,
-    /// With its NUL.
+    /// The key with its NUL.
     pub key: Vec<u8>,
     /// Type and value of the tag, and the model.
     pub models: Vec<(Vec<u8>, &'static Model)>,
-    /// What this model itself writes: a whole element; empty for the root, if it writes none.
+    /// The tag that this model writes: a whole element; empty for a root that writes none.
     pub own: Vec<u8>,
 }
 
@@ -294,22 +294,22 @@ pub struct Plan {
     pub(super) all: Bits,
     /// Fields that may change without being set.
     pub(super) mutable: Bits,
-    /// Fields of a document whose values, where they are given as dicts, may stay BSON until they are read.
+    /// Fields of a document whose values, if given as dicts, may stay BSON until they are read.
     pub(super) packable: Bits,
-    /// How many bytes they had in the last document.
+    /// The size of the packed fields of the last document, in bytes.
     pub(super) packed_size: Slot<usize>,
     keys: Keys,
     names: Keys,
     pub(super) keeps_raw: bool,
-    /// Keys that no field has are shown, and may be changed.
+    /// Whether the program sees keys that no field has, and may change them.
     pub(super) is_dynamic: bool,
     pub(super) has_refs: bool,
     pub(super) tags: Option<Tags>,
     pub(super) unknown: Unknown,
     pub(super) is_document: bool,
-    /// A wrong value is handed out as the driver decodes it, instead of an error.
+    /// Whether a wrong value is returned as the driver decodes it, instead of an error.
     pub(super) forgives: bool,
-    /// Embedded documents may be tracked by dirty bits only: no field of theirs is mutable.
+    /// Whether dirty bits are enough to track it as an embedded document: none of its fields is mutable.
     pub(super) is_flat: bool,
     pub(super) id: Option<usize>,
     pub(super) version: Option<usize>,
@@ -335,7 +335,7 @@ impl Plan {
         }
     }
 
-    /// Finds a field by its attribute; `next` is the one that is expected, as values mostly come in order.
+    /// Finds a field by its attribute; `next`: the expected field, since values are usually in order.
     #[inline(always)]
     pub(super) fn field_named(&self, name: &Bound<'_, PyString>, next: usize) -> Option<usize> {
         match self.fields.get(next) {
@@ -344,8 +344,8 @@ impl Plan {
         }
     }
 
-    /// Finds a field by its attribute, without interning the name: a program may have been sent it, and on CPython 3.12 an
-    /// interned str is never freed.
+    /// Finds a field by its attribute, without interning the name: it may come from a request, and CPython 3.12 never
+    /// frees an interned str.
     #[inline(never)]
     pub(super) fn field_called(&self, name: &Bound<'_, PyString>) -> Option<usize> {
         if let Some(index) = self.field_of(name.as_ptr()) {
@@ -361,7 +361,7 @@ impl Plan {
         self.keys.find(key, || self.fields.iter().position(|field| field.key == key))
     }
 
-    /// Finds the field whose key the input starts with, from the expected one onwards and round.
+    /// Finds the field whose key the input starts with, searching from the expected field and wrapping around.
     #[inline(never)]
     pub(super) fn field_at(&self, input: &[u8], next: usize) -> Option<usize> {
         self.keys.find_terminated(input, || {
@@ -374,7 +374,7 @@ impl Plan {
     }
 }
 
-/// Whether two texts are equal: names are short, and compared without a call.
+/// Whether two texts are equal; names are short, so this avoids a call.
 #[inline(always)]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     /// The first and the last four bytes, which may overlap, or eight.
@@ -410,7 +410,7 @@ fn attribute_table(fields: &[Field]) -> Vec<(usize, u16)> {
     table
 }
 
-/// A model class's half in Rust; `compile` gives it its plan.
+/// A model class's Rust half; `compile` gives it its plan.
 #[pyclass(frozen, module = "mangonel._core", name = "OdmModel")]
 pub struct OdmModel {
     pub(super) model: ModelRef,
@@ -449,13 +449,13 @@ impl OdmModel {
         if size_of_instances(class) != size_of_instances(model.class.bind(class.py())) {
             return Err(PyTypeError::new_err("expected a class whose instances are as long as the model's"));
         }
-        // The first one counts: there may be instances of it.
+        // The first class is kept: it may have instances.
         let _ = model.partial.set(class.clone().unbind());
         Ok(())
     }
 }
 
-/// The model of a class; an error when it is none.
+/// The model of a class; an error if it is not a model.
 pub(super) fn model_of(class: &Bound<'_, PyAny>) -> PyResult<&'static Model> {
     let found = class.getattr(pyo3::intern!(class.py(), "__model__"))?;
     Ok(found.cast::<OdmModel>().map_err(PyErr::from)?.get().model.0)
@@ -478,7 +478,7 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
     let mut fields = Vec::with_capacity(rows.len());
     for row in rows.iter() {
         let field = read_field(&row.cast_into::<PyDict>()?)?;
-        // Values are read and written there without another look.
+        // Values are read and written there without further checks.
         if field.offset < HEAD || field.offset > size - SLOT || field.offset % SLOT != 0 {
             return Err(PyValueError::new_err(format!(
                 "expected the offset of a slot of {size} bytes' instances, got {}",
@@ -508,7 +508,7 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
     let is_lazy = fields.iter().any(|field| field.lazy != 0);
     let is_document = flag("is_document")?;
     let is_dynamic = flag("is_dynamic")?;
-    // An id is looked at without being read.
+    // An id is read without decoding, so it is not packed.
     let packable = mask(&|field| is_document && field.key != b"_id" && packing::is_packable(&field.kind));
     let after_load = required(spec, "after_load")?;
     Ok(Plan {
@@ -695,7 +695,7 @@ fn read_type(spec: &Bound<'_, PyDict>) -> PyResult<Type> {
     })
 }
 
-/// Where a `__slots__` member stands in an instance.
+/// Return the offset of a `__slots__` member in an instance.
 #[entries]
 #[pyfunction]
 pub fn odm_offset(member: &Bound<'_, PyAny>) -> PyResult<usize> {

@@ -1,4 +1,4 @@
-//! Elements of BSON documents that were checked before, as slices: for comparing and copying. Knows no Python.
+//! Elements of validated BSON documents, as slices: for comparing and copying. Knows no Python.
 
 /// One element.
 #[derive(Clone, Copy)]
@@ -8,17 +8,17 @@ pub(super) struct Element<'a> {
     pub value: &'a [u8],
 }
 
-/// Walks over the elements of a document or an array; ends early where the bytes are broken.
+/// Walks over the elements of a document or an array; ends early at invalid bytes.
 #[derive(Clone)]
 pub(super) struct Elements<'a>(&'a [u8]);
 
 impl<'a> Elements<'a> {
-    /// Of a whole document.
+    /// Walks over the elements of a whole document.
     pub(super) fn of(document: &'a [u8]) -> Self {
         Elements(document.get(4..document.len().saturating_sub(1)).unwrap_or_default())
     }
 
-    /// Of elements without a document around them.
+    /// Walks over elements without a document around them.
     pub(super) fn bare(elements: &'a [u8]) -> Self {
         Elements(elements)
     }
@@ -39,7 +39,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Passes over the elements that two documents begin with alike, byte for byte.
+/// Skips the elements that two documents begin with in common, byte for byte.
 pub(super) fn skip_common(one: &mut Elements<'_>, other: &mut Elements<'_>) {
     let mut ahead = one.clone();
     while ahead.next().is_some() {
@@ -50,7 +50,7 @@ pub(super) fn skip_common(one: &mut Elements<'_>, other: &mut Elements<'_>) {
     }
 }
 
-/// Finds the elements of a document by their keys; fastest if the keys come in the document's order.
+/// Finds the elements of a document by their keys; fastest if the keys are in the document's order.
 pub(super) struct Finder<'a> {
     document: &'a [u8],
     next: usize,
@@ -66,7 +66,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The element of a key. The first look is at `next`, an offset behind an element found before, or 0.
+/// Returns the element of a key. The search starts at `next`, an offset behind an element found before, or 0.
 pub(super) fn find<'a>(document: &'a [u8], next: &mut usize, key: &[u8]) -> Option<Element<'a>> {
     let all = Elements::of(document);
     let mut rest = Elements(all.0.get(*next..)?);
@@ -81,7 +81,7 @@ pub(super) fn find<'a>(document: &'a [u8], next: &mut usize, key: &[u8]) -> Opti
     Some(found)
 }
 
-/// How long the key is that begins here. Few are as long as a look at many bytes at once would pay for.
+/// The length of the key that begins here. Few keys are long enough for a search of many bytes at once.
 #[inline]
 fn key_length(bytes: &[u8]) -> Option<usize> {
     let first = &bytes[..bytes.len().min(16)];
@@ -92,8 +92,8 @@ fn prefix(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize)
 }
 
-/// How long a value is, if it is of a known type.
-#[inline(always)] // For each element that a save walks over: a call costs 2 % of it.
+/// The length of a value, if its type is known.
+#[inline(always)] // Runs for each element that a save walks over: a call would cost 2 % of the save.
 pub(super) fn value_length(kind: u8, bytes: &[u8]) -> Option<usize> {
     Some(match kind {
         0x06 | 0x0A | 0x7F | 0xFF => 0,
@@ -114,7 +114,7 @@ pub(super) fn value_length(kind: u8, bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// A number, exactly.
+/// The exact value of a number.
 fn number(element: &Element<'_>) -> Option<f64> {
     Some(match element.kind {
         0x01 => f64::from_le_bytes(element.value.try_into().ok()?),
@@ -170,14 +170,14 @@ pub(super) fn append(out: &mut Vec<u8>, kind: u8, key: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// Leaves room for a length; returns where.
+/// Reserves room for a length; returns its position.
 pub(super) fn open(out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     start
 }
 
-/// Ends the document that was opened there.
+/// Ends the document that was opened at `start`.
 pub(super) fn close(out: &mut Vec<u8>, start: usize) {
     out.push(0);
     let length = (out.len() - start) as u32;

@@ -1,4 +1,4 @@
-//! Documents of a message or of plain bytes, as instances of a model or as JSON that names their attributes.
+//! Reads the documents of a message or of plain bytes as instances of a model, or as JSON with their attributes' names.
 
 use std::collections::HashSet;
 
@@ -20,15 +20,15 @@ use crate::codec::document_shape::{DocumentShape, Shape};
 use crate::codec::fault::{Fault, Kind, Problem, into_exception};
 use crate::driver::batch::Batch;
 
-/// What the documents of a driver's cursor become.
+/// The form in which a driver's cursor returns documents.
 struct ModelShape {
-    /// The model they are decoded as.
+    /// The model as which they are decoded.
     model: Py<OdmModel>,
-    /// Converts each instance to the object that is returned; None: the instance itself is.
+    /// Converts each instance to the returned object; None: the instance itself is returned.
     make: Option<Py<PyAny>>,
     /// Drop keys that the model does not know.
     ignores: bool,
-    /// In place of the model's codec, where the collection asks for conversions.
+    /// Replaces the model's codec if the collection requires conversions.
     codec: Option<Py<Codec>>,
 }
 
@@ -47,9 +47,9 @@ impl Shape for ModelShape {
     }
 }
 
-/// Return the shape of documents that come as instances of a model; `make`, if given, makes what is wanted of each.
-/// `ignores`: keys that the model does not know are dropped. `conversions`: the codec options for instances without and with
-/// time zones, where the collection asks for conversions of dates or of broken text.
+/// Return the shape that makes documents instances of a model; `make`, if given, converts each. `ignores`: drop keys
+/// that the model does not know. `conversions`: the codec options for instances without and with time zones, if the
+/// collection requires conversions of dates or of invalid text.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (model, make=None, ignores=false, conversions=None))]
@@ -93,7 +93,7 @@ pub(super) fn odm_decode_all<'py>(
     Ok(list)
 }
 
-/// Decodes the document that stands at this place of `data`, completely.
+/// Decodes the document at this place of `data`, completely.
 pub(super) fn only_of<'py>(
     model: &Bound<'py, OdmModel>,
     data: &[u8],
@@ -112,7 +112,7 @@ pub(super) fn only_of<'py>(
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (batch, model, documents, limit=None, lazy=false, only=None, ignores=false, origin=None))]
-#[allow(clippy::too_many_arguments)] // The mapper's one way in; called once for each batch.
+#[allow(clippy::too_many_arguments)] // The mapper's only entry for batches; called once for each batch.
 pub(super) fn odm_drain(
     py: Python<'_>,
     batch: &Bound<'_, Batch>,
@@ -135,7 +135,7 @@ pub(super) fn odm_drain(
 /// A reference's field, by its place in the plan, and the model that it leads to.
 pub(super) type Target = (usize, Py<OdmModel>);
 
-/// Decodes the row that stands at this place of `data`: a document, and arrays of what was found for its references.
+/// Decodes the row at this place of `data`: a document, and arrays of the documents found for its references.
 pub(super) fn joined_of<'py>(
     model: &Bound<'py, OdmModel>,
     data: &[u8],
@@ -151,9 +151,9 @@ pub(super) fn joined_of<'py>(
     list.get_item(0)
 }
 
-/// Append the documents that are left in a batch to `documents`, as instances of a model, and give their references what
-/// came with them: each row is a document, and for each of `targets` in turn, a reference's field with the model that it
-/// leads to, an array of what was found for it. A reference for which nothing came says why.
+/// Append the documents that are left in a batch to `documents`, as instances of a model, and attach the documents that
+/// arrived with them to their references. Each row has a document, then for each of `targets` (a reference's field with
+/// its model) an array of the documents found. A reference without a document records why.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (batch, model, documents, targets, lazy, only, origin))]
@@ -176,7 +176,7 @@ pub(super) fn odm_drain_joined(
     join(py, plan, batch.message(), &rows, &targets, &wish, documents)
 }
 
-/// Decodes rows that stand at these places of `message`, appending their documents to `documents`.
+/// Decodes rows at these places of `message`, and appends their documents to `documents`.
 fn join<'py>(
     py: Python<'py>,
     plan: &'static Plan,
@@ -192,11 +192,11 @@ fn join<'py>(
         start..start + part.len()
     };
     let mut places = Vec::with_capacity(rows.len());
-    // A document that many refer to came with each of them.
+    // A document to which many refer arrives with each of them.
     let mut found = vec![(HashSet::new(), Vec::new()); targets.len()];
     for row in rows {
         let mut found = found.iter_mut();
-        // What stands inside is checked when it is decoded.
+        // Nested values are checked when they are decoded.
         for field in RawDocument::from_bytes(&message[row.clone()]).map_err(broken)?.fields() {
             match field.map_err(broken)?.1 {
                 RawValue::Document(document) => places.push(place(document.as_bytes())),
@@ -222,7 +222,7 @@ fn join<'py>(
         let (Op::Ref { make, .. } | Op::Refs { make, .. }) = &field.kind.op else { continue };
         let made = PyList::empty(py);
         hydrate(py, target.get().model.0.plan(py)?, message, &places, &wish, &made).map_err(|error| {
-            // Its document is none of those that were asked for.
+            // The error's document is none of the requested ones.
             match error.value(py).setattr("target", number) {
                 Ok(()) => error,
                 Err(other) => other,
@@ -247,8 +247,8 @@ fn join<'py>(
     Ok(())
 }
 
-/// The documents that are left in a batch, each as a list of its fields: a document as its bytes, an array of documents as
-/// a list of theirs. Fields of other types are left out.
+/// Return the remaining documents of a batch, each as a list of its fields: a document as its bytes, an array of
+/// documents as a list of their bytes. Fields of other types are left out.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_rows<'py>(batch: &Bound<'py, Batch>) -> PyResult<Bound<'py, PyList>> {
@@ -258,7 +258,7 @@ pub(super) fn odm_rows<'py>(batch: &Bound<'py, Batch>) -> PyResult<Bound<'py, Py
     let rows = PyList::empty(py);
     for place in batch.take_ranges(py, None)? {
         let row = PyList::empty(py);
-        // What stands inside is checked when it is decoded, by an error that names its document.
+        // Nested values are checked when they are decoded, with an error that names their document.
         for field in RawDocument::from_bytes(&batch.message()[place]).map_err(broken)?.fields() {
             match field.map_err(broken)?.1 {
                 RawValue::Document(document) => {
@@ -281,8 +281,8 @@ pub(super) fn odm_rows<'py>(batch: &Bound<'py, Batch>) -> PyResult<Bound<'py, Py
     Ok(rows)
 }
 
-/// The documents that are left in a batch as JSON, separated by commas; attributes name the values. `only`: the fields
-/// that were asked for.
+/// Return the remaining documents of a batch as JSON, separated by commas; attributes name the values. `only`: the
+/// requested fields.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (batch, model, only=None))]
@@ -321,14 +321,14 @@ pub(super) fn odm_json<'py>(
     crate::codec::bytes_of(py, &text)
 }
 
-/// How documents are to be decoded.
+/// How to decode documents.
 struct Wish<'a, 'py> {
     is_lazy: bool,
     only: Option<Bits>,
     ignores: bool,
-    /// Where they come from: each document keeps it for Python.
+    /// Their connection, which each document keeps for Python.
     origin: Option<&'a Bound<'py, PyAny>>,
-    /// In place of the codec that the origin asks for.
+    /// Replaces the codec that the origin requires.
     codec: Option<&'a Py<Codec>>,
 }
 
@@ -336,17 +336,18 @@ fn mask(plan: &Plan, only: Option<Vec<usize>>) -> Option<Bits> {
     only.map(|only| only.into_iter().filter(|index| *index < plan.fields.len()).collect())
 }
 
-/// What is wrong with a stored document: bytes without a Python value count as a value of a wrong type does.
+/// Makes the error for a stored document: bytes without a Python value are treated like a value of a wrong type.
 fn of_document(mut fault: Fault) -> Fault {
     if let Problem::Found { kind: kind @ (Kind::Bson | Kind::UnknownType), tail, .. } = &mut *fault {
         *kind = Kind::Field;
-        // How the driver itself would read it.
+        // That text says how the driver itself would read the value.
         tail.clear();
     }
     fault
 }
 
-/// Decodes documents that stand at these places of `data`, appending them to `list`; returns what their references share.
+/// Decodes documents at these places of `data`, and appends them to `list`; returns the siblings that their references
+/// share.
 fn hydrate<'py>(
     py: Python<'py>,
     plan: &'static Plan,
@@ -366,7 +367,7 @@ fn hydrate<'py>(
     hydrator.only = wish.only.clone();
     hydrator.ignores = wish.ignores;
     hydrator.origin = wish.origin;
-    // The collector would walk over half-made instances again and again.
+    // Otherwise the collector would scan unfinished instances again and again.
     let pause = (places.len() > 16).then(|| Pause::new(py));
     for place in places {
         match hydrator.top(plan, place.start, place.end) {

@@ -38,7 +38,7 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
 
 /// Takes the changes of an update out of the pending ones, and marks the save as running.
 ///
-/// Building an update runs code of the program, which may begin another one: so this is asked at the end.
+/// Building an update runs the program's code, which may begin another save: so this is checked at the end.
 fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
     alone(py, fields)?;
     let flags = fields.flags();
@@ -59,19 +59,19 @@ fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
     Ok(())
 }
 
-/// Reports that there is nothing to save; while another save is under way, that this is unknown.
+/// Reports that there is nothing to save; during another save, that this is unknown.
 fn unchanged<T>(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<T>> {
     alone(py, fields)?;
     fields.clear_dirty();
     Ok(None)
 }
 
-/// Refuses while another save is under way, so that any later error is this save's own.
+/// Refuses during another save, so that any later error belongs to this save.
 fn alone(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
     if fields.flags() & SAVING != 0 { Err(parallel_save(py, fields)) } else { Ok(()) }
 }
 
-/// The error of a second save while one is under way.
+/// The error of a second save while one is running.
 #[cold]
 fn parallel_save(py: Python<'_>, fields: Fields<'_>) -> PyErr {
     let class = fields.plan.model.class.bind(py).name();
@@ -83,7 +83,7 @@ fn parallel_save(py: Python<'_>, fields: Fields<'_>) -> PyErr {
     thrown(errors.and_then(|errors| errors.getattr("ParallelSaveError")?.call1((text,))))
 }
 
-/// Say that the whole of an instance is being stored; `odm_stored` or `odm_settle` must follow.
+/// Record that the whole instance is being stored; `odm_stored` or `odm_settle` must follow.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_begin(object: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -91,7 +91,7 @@ pub(super) fn odm_begin(object: &Bound<'_, PyAny>) -> PyResult<()> {
     begin(object.py(), fields, Update::of_whole(fields.dirty()))
 }
 
-/// Return the smallest update that stores what changed, or None. `odm_settle` must follow once the server has answered.
+/// Return the smallest update that stores the changes, or None. `odm_settle` must follow once the server has answered.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
@@ -107,7 +107,7 @@ pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bou
     crate::codec::bytes_of(py, &out).map(Some)
 }
 
-/// Return the conditions on the stored document that the update under way needs, or None.
+/// Return the conditions on the stored document that the running update needs, or None.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_guard<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
@@ -125,8 +125,8 @@ pub(super) fn odm_guard<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Boun
     crate::codec::bytes_of(py, &out).map(Some)
 }
 
-/// End the save that `odm_update` or `odm_begin` began: its changes are stored, or pending again. None: that is unknown;
-/// `lost`: the write, as `take_lost_write` returned it, until `odm_overtake`.
+/// End the save that `odm_update` or `odm_begin` began: its changes are stored, or pending again. None: the outcome is
+/// unknown; `lost`: the write, as `take_lost_write` returned it, until `odm_overtake`.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (object, is_stored, lost=None))]
@@ -177,7 +177,7 @@ pub(super) fn odm_settle(
     Ok(())
 }
 
-/// Return the save whose outcome is unknown, if the server may still carry it out: the id of its session and its number.
+/// Return the save whose outcome is unknown, if the server may still carry it out: its session's id and its number.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_lost<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Numbered<'py>>> {
@@ -185,7 +185,7 @@ pub(super) fn odm_lost<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Numbe
     Ok(state.and_then(|state| state.lost.as_deref().copied()).map(|lost| numbered(object.py(), lost)))
 }
 
-/// Say that the server will not carry out the save whose outcome is unknown any more, if it has not done so.
+/// Record that the server will no longer carry out the save whose outcome is unknown, if it has not done so.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_overtake(object: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -195,8 +195,8 @@ pub(super) fn odm_overtake(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Take over the stored bytes of what means the same as the known ones, such as a document whose keys have another
-/// order; return whether any differ, so that the update may be built again.
+/// Take over the stored bytes of values equal to the known ones, such as a document whose keys are in another order;
+/// return whether any bytes differ, so that the update may be built again.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_rebase(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<bool> {
@@ -229,8 +229,8 @@ pub(super) fn odm_rebase(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<b
     Ok(is_other)
 }
 
-/// Say that an instance is stored as these bytes (None of one that does not keep them), and where; it ends what `odm_begin`
-/// or `odm_insert` began.
+/// Record that an instance is stored as these bytes (None if it does not keep them), and where; this ends the save that
+/// `odm_begin` or `odm_insert` began.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (object, raw, origin))]
@@ -242,11 +242,11 @@ pub(super) fn odm_stored(
     stored(object, raw.map(|raw| raw.as_bytes().to_vec()), origin)
 }
 
-/// Does what `odm_stored` says.
+/// Implements `odm_stored`.
 fn stored(object: &Bound<'_, PyAny>, raw: Option<Vec<u8>>, origin: &Bound<'_, PyAny>) -> PyResult<()> {
     super::odm_set_origin(object, origin)?;
     let fields = Fields::of(object)?;
-    // What was set since it began to be stored is a change.
+    // Fields set since the save began are changes.
     fields.set_flags(fields.flags() & !(NEW | DELETED | SAVING | UNCERTAIN | GUARDED | MODIFIES));
     if let Some(mut state) = fields.known_mut() {
         state.sent.clear();
@@ -262,7 +262,7 @@ fn stored(object: &Bound<'_, PyAny>, raw: Option<Vec<u8>>, origin: &Bound<'_, Py
     Ok(())
 }
 
-/// Say that these fields are stored as a document has them. Others keep their changes, and their former values.
+/// Record that these fields are stored with a document's values. Others keep their changes and former values.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_note(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<()> {
@@ -294,7 +294,7 @@ pub(super) fn odm_note(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<()>
     Ok(())
 }
 
-/// Return the names of the fields that differ from what is stored, each with its former value (if known).
+/// Return the names of the fields that differ from the stored document, each with its former value (if known).
 #[entries]
 #[pyfunction]
 pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
@@ -329,7 +329,7 @@ pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py
     Ok(changes)
 }
 
-/// A field's value as it is stored, decoded again.
+/// A field's stored value, decoded again.
 pub(super) fn stored_value<'py>(
     py: Python<'py>,
     fields: Fields<'_>,
@@ -397,7 +397,7 @@ pub(super) fn odm_version<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(S
     Ok(found.map(|found| (String::from_utf8_lossy(key).into_owned(), found)))
 }
 
-/// What an update ends with: how many documents the server matched and modified.
+/// The result of an update: how many documents the server matched and modified.
 struct Counts;
 
 impl Maker for Counts {
@@ -411,7 +411,7 @@ impl Maker for Counts {
     }
 }
 
-/// Build the operation that saves what changed, or None; its result is how many documents the server matched and
+/// Build the operation that saves the changes, or None; its result is how many documents the server matched and
 /// modified. `target`: as for `odm_insert`.
 #[entries]
 #[pyfunction]
@@ -449,16 +449,16 @@ pub(super) fn odm_save(object: &Bound<'_, PyAny>, target: Target<'_>) -> PyResul
     Ok(Some(made))
 }
 
-/// Where an instance is stored, for a command.
+/// The place of an instance, for a command.
 type Target<'py> =
     (Bound<'py, PyString>, Bound<'py, PyString>, Py<crate::codec::Codec>, Option<Bound<'py, PyAny>>);
 
-/// What an insert ends with: the instance is stored, and is the result.
+/// The result of an insert: the instance, which is then stored.
 struct Inserted {
     object: Py<PyAny>,
     /// Its bytes, if it keeps them.
     raw: Option<Vec<u8>>,
-    /// None: `odm_stored` is to follow, and the bytes are the result.
+    /// None: `odm_stored` must follow, and the bytes are the result.
     origin: Option<Py<PyAny>>,
 }
 
@@ -482,8 +482,8 @@ impl Maker for Inserted {
     }
 }
 
-/// Build the operation that stores an instance; None: a transaction may want to know of it first. Its result is the
-/// instance, stored at `origin`; without one the bytes that `odm_stored` wants, if any. `target`: the names of database
+/// Build the operation that stores an instance; None: a transaction may have to record it first. Its result is the
+/// instance, stored at `origin`; without `origin`, the bytes for `odm_stored`, if any. `target`: the names of database
 /// and collection, its codec, and the write concern's document or None.
 #[entries]
 #[pyfunction]

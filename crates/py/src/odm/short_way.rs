@@ -1,5 +1,5 @@
-//! The short way to a single document: which queries may take it, and its operation, run by the port of the model's
-//! collection. Everything else is a `Request`'s, in Python.
+//! The shortcut to a single document: the queries that may take it, and its operation, which the port of the model's
+//! collection runs. A `Request` in Python does everything else.
 
 use std::ptr;
 
@@ -13,15 +13,15 @@ use super::plan::OdmModel;
 use super::single::{Asked, Place, find_operation};
 use crate::thread_end::Entry;
 
-/// Asks for single documents the short way. Both methods return the document, or a coroutine for it; or `long_way` where
-/// only a request can ask for it.
+/// Reads single documents through the shortcut. Both methods return the document, or a coroutine for it; or `long_way`
+/// if only a request can read it.
 #[pyclass(frozen, module = "mangonel._core")]
 pub(super) struct OdmShortWay {
     _entry: Entry,
     given: Given,
 }
 
-/// What the mapper's modules have, by the names there.
+/// Objects of the mapper's modules, under their names there.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Given {
@@ -30,17 +30,17 @@ struct Given {
     overrides: Py<PyAny>,
     sessions: Py<PyAny>,
     bound: Py<PyList>,
-    /// How many documents are asked for, by the terminal's name.
+    /// How many documents to request, by the terminal's name.
     most: Py<PyDict>,
     expr: Py<PyType>,
-    /// Asked for what is not known yet.
+    /// Called for facts about a model that are not known yet.
     short_of: Py<PyAny>,
     connection: Py<PyAny>,
     default_place: Py<PyAny>,
     long_way: Py<PyAny>,
 }
 
-/// How a document is asked for.
+/// One call that reads a document.
 struct Call<'a, 'py> {
     is_async: bool,
     terminal: &'a Bound<'py, PyString>,
@@ -54,7 +54,7 @@ impl OdmShortWay {
         OdmShortWay { _entry: Entry, given }
     }
 
-    /// Ask for the document of a model that meets the conditions.
+    /// Read the model's document that meets the conditions.
     fn of_conditions<'py>(
         &self,
         model: &Bound<'py, PyAny>,
@@ -70,7 +70,7 @@ impl OdmShortWay {
         Ok(found.unwrap_or_else(|| self.given.long_way.bind(model.py()).clone()))
     }
 
-    /// Ask for the document of a model that has this id.
+    /// Read the model's document with this id.
     fn of_id<'py>(
         &self,
         model: &Bound<'py, PyAny>,
@@ -106,7 +106,7 @@ impl OdmShortWay {
         Ok(condition.cast_into_exact::<PyDict>().ok())
     }
 
-    /// What the model's plan has for short ways: see `short_of` in `mangonel.odm.query.single`.
+    /// The facts for shortcuts in the model's plan: see `short_of` in `mangonel.odm.query.single`.
     fn short_of<'py>(&self, model: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let py = model.py();
         let mut short = model.getattr(intern!(py, "__plan__"))?.getattr(intern!(py, "short"))?;
@@ -128,7 +128,7 @@ impl OdmShortWay {
         if alias.is_none() || !given.bound.bind(py).is_empty() || is_set(given.sessions.bind(py))? {
             return Ok(None);
         }
-        // A command with other modifiers is made by the cursor.
+        // For a command with other modifiers, the cursor makes it.
         if filter.contains(intern!(py, "$query"))? {
             return Ok(None);
         }
@@ -162,7 +162,7 @@ impl OdmShortWay {
         let port = target.3.clone();
         match find_operation(py, target, filter.into_any(), asked) {
             Ok(operation) => port.call_method1(intern!(py, "run"), (operation,)).map(Some),
-            // The error of the long way has the place in the whole command.
+            // The long way's error names the place in the whole command.
             Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
             Err(error) => Err(error),
         }

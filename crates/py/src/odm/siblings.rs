@@ -1,4 +1,4 @@
-//! Documents loaded together: the ids in each reference field of one batch, so that fetching one fetches all.
+//! Documents loaded together: the ids in each reference field of one batch, so that fetching one reference fetches all.
 use crate::thread_end::Entry;
 use mangonel_entries::entries;
 use pyo3::prelude::*;
@@ -12,14 +12,14 @@ pub struct Siblings {
     _entry: Entry,
     /// Ids by the maker of the field's references.
     groups: Vec<(Py<PyAny>, Py<PyList>)>,
-    /// Documents that were fetched: by the maker of the field's references, a dict by id.
+    /// Fetched documents: for each maker of a field's references, a dict by id.
     loaded: Py<PyDict>,
-    /// The connection that they were loaded from.
+    /// The connection through which they were loaded.
     pub(super) origin: Option<Py<PyAny>>,
 }
 
 impl Siblings {
-    /// Takes an id, or a list of them, of the field whose references `make` makes.
+    /// Adds an id, or a list of ids, of the field whose references `make` makes.
     pub(super) fn add(&mut self, make: &Py<PyAny>, id: Bound<'_, PyAny>) {
         let py = id.py();
         let group = match self.groups.iter().find(|(known, _)| known.is(make)) {
@@ -32,7 +32,7 @@ impl Siblings {
                 }
             }
         };
-        // Appending an object to a list of ours fails only without memory; the id is then fetched alone.
+        // Appending to this list fails only without memory; the id is then fetched alone.
         let _ = group.bind(py).append(id);
     }
 
@@ -48,7 +48,7 @@ impl Siblings {
         Ok(made)
     }
 
-    /// The document that a reference made by `make` leads to, if it was fetched.
+    /// The document of a reference made by `make`, if it was fetched.
     pub(super) fn document<'py>(
         &self,
         make: &Py<PyAny>,
@@ -65,10 +65,10 @@ impl Siblings {
     }
 }
 
-/// The class of what was fetched for one field's references.
+/// The class of the documents fetched for one field's references.
 static FETCHED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// An id as a key of a dict: an id of several fields, which cannot be hashed, by its text.
+/// An id as a dict key; an id of several fields cannot be hashed, so its text is used.
 pub(super) fn key_of<'py>(id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     match id.hash() {
         Ok(_) => Ok(id.clone()),
@@ -85,13 +85,13 @@ impl Siblings {
         Siblings { _entry: Entry, groups: Vec::new(), loaded: PyDict::new(py).unbind(), origin }
     }
 
-    /// Where they were loaded from; None if unknown.
+    /// The connection through which they were loaded; None if unknown.
     #[getter]
     fn origin(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.origin.as_ref().map(|origin| origin.clone_ref(py))
     }
 
-    /// The ids of one field: a list of ids, or of lists of them; None for those that have none.
+    /// The ids of one field: a list of ids or of lists of ids; None for documents without one.
     pub(super) fn ids<'py>(&self, py: Python<'py>, make: &Bound<'py, PyAny>) -> Bound<'py, PyList> {
         match self.groups.iter().find(|(known, _)| known.is(make)) {
             Some((_, group)) => group.bind(py).clone(),
@@ -99,7 +99,7 @@ impl Siblings {
         }
     }
 
-    /// What was fetched for them.
+    /// The documents fetched for these ids.
     #[getter]
     fn loaded<'py>(&self, py: Python<'py>) -> Bound<'py, PyDict> {
         self.loaded.bind(py).clone()

@@ -1,5 +1,5 @@
-//! The read of a single document, alone or with the documents that its references lead to: its command, and the instance
-//! that its reply becomes.
+//! The read of a single document, alone or with the documents to which it refers: its command, and the instance made
+//! from its reply.
 
 use mangonel_entries::entries;
 use mangonel_proto::message::{Command, Replies};
@@ -22,7 +22,7 @@ use crate::thread_end::Entry;
 /// `current_map` of `mangonel.odm.connections.identity`.
 static CURRENT_MAP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// What a single document's lookup needs of a model and its references, made once.
+/// The parts of a single document's lookup that depend only on the model and its references, made once.
 #[pyclass(frozen, module = "mangonel._core")]
 pub(super) struct OdmJoin {
     _entry: Entry,
@@ -30,7 +30,7 @@ pub(super) struct OdmJoin {
     targets: Vec<Target>,
     /// The stages of the pipeline from the third on, as elements of its array.
     stages: Vec<u8>,
-    /// The references as programs name them.
+    /// The references under their names in programs.
     paths: Py<PyAny>,
 }
 
@@ -43,8 +43,8 @@ impl OdmJoin {
     }
 }
 
-/// Makes the instance of a reply's only document. `answer` of `mangonel.odm.query.single`, and that of `lookup` beside it,
-/// decides about every other reply.
+/// Makes the instance of a reply's only document. For every other reply, `answer` of `mangonel.odm.query.single`, or
+/// the one of `lookup` beside it, decides.
 struct Single {
     model: Py<OdmModel>,
     join: Option<Py<OdmJoin>>,
@@ -82,8 +82,8 @@ impl Maker for Single {
 }
 
 impl Single {
-    /// Makes the instance if the reply has exactly one document, this fits the model, and no identity map is in use. Whether
-    /// one is in use was asked before a lookup was sent.
+    /// Makes the instance if the reply has exactly one document, which fits the model, and no identity map is in use.
+    /// For a lookup, the map was checked before it was sent.
     fn made<'py>(&self, exchange: &Exchange, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let map = CURRENT_MAP.get_or_try_init(py, || {
             let module = py.import("mangonel.odm.connections.identity")?;
@@ -100,13 +100,13 @@ impl Single {
         };
         match made {
             Ok(made) => Ok(Some(made)),
-            // Decoded again by a way that names its place.
+            // Decoded again elsewhere, with an error that names its place.
             Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Makes the operation of a command that is open since `start`.
+    /// Makes the operation for a command whose document began at `start`.
     fn operation(
         self,
         py: Python<'_>,
@@ -128,8 +128,8 @@ impl Single {
 /// The names of database and collection, the collection's codec, and its port.
 pub(super) type Place<'py> = (Bound<'py, PyString>, Bound<'py, PyString>, Py<Codec>, Bound<'py, PyAny>);
 
-/// How a single document is asked for: as an instance of this model, at most so many by this terminal. `terminal` and
-/// `is_async` are for Python, which reads the reply if it is not that one document.
+/// A request for a single document as an instance of this model; `limit`: how many documents this terminal requests.
+/// `terminal` and `is_async` are for Python, which reads the reply if it is not that one document.
 pub(super) struct Asked {
     pub(super) model: Py<OdmModel>,
     pub(super) origin: Py<PyAny>,
@@ -160,13 +160,13 @@ pub(super) fn find_operation(
     single.operation(py, &database, codec, head, start)
 }
 
-/// Build the operation that finds a single document together with those that its references lead to, by an aggregation.
-/// None if documents of several classes may come, whose references have makers of their own. `target`: the names of
-/// database and collection, its codec and its port. `limit`: how many documents are asked for; the others are as in `Asked`.
+/// Build the operation that finds a single document and the documents to which it refers, with an aggregation. None if
+/// documents of several classes may arrive, whose references have their own makers. `target`: the names of database and
+/// collection, its codec and its port. `limit`: how many documents are requested; the others are as in `Asked`.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (target, query, limit, join, origin, terminal, is_async))]
-#[allow(clippy::too_many_arguments)] // One call for each read; a parameter object would be one more allocation.
+#[allow(clippy::too_many_arguments)] // One call for each read; a parameter object would cost an allocation.
 pub(super) fn odm_lookup(
     py: Python<'_>,
     target: Place<'_>,

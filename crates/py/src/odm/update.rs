@@ -1,8 +1,8 @@
-//! The smallest update that makes the stored document what the instance is: dirty bits say which scalars were set, and
-//! containers that were read are encoded again and compared with the bytes they came from.
+//! The smallest update that makes the stored document equal to the instance: dirty bits show which scalars were set;
+//! containers that were read are encoded again and compared with their original bytes.
 //!
-//! Others may write the same document. Elements appended to a list are pushed, besides those of other writers. What
-//! depends on a position, or replaces a list that was changed in place, carries a guard.
+//! Others may write the same document. Elements appended to a list are pushed, so those of other writers stay. A change
+//! that depends on a position, or replaces a list that was changed in place, carries a guard.
 use std::collections::HashSet;
 
 use pyo3::prelude::*;
@@ -16,17 +16,17 @@ use super::raw::{Element, Elements, Finder, append, close, open, same, skip_comm
 use super::value::{coerce, default_of, located};
 use crate::codec::make::is_of;
 
-/// Values of fields, as they are stored once the server agrees: type and value; None: removed.
+/// Values of fields that will be stored if the server accepts the update: type and value; None: removed.
 pub(super) type Draft = Vec<(usize, Option<Vec<u8>>)>;
 
-/// The parts of an update, each a run of elements, and what goes with it.
+/// The parts of an update, each a run of elements, and the facts about it.
 #[derive(Default)]
 pub(super) struct Update {
-    /// What the stored document must still be.
+    /// The conditions that the stored document must still meet.
     pub guard: Guard,
-    /// The fields whose dirty bits it carries out.
+    /// The fields whose dirty bits it covers.
     pub sent: Bits,
-    /// What is known to be stored after it.
+    /// The known stored values after it.
     pub draft: Draft,
     /// Whether an earlier save has an unknown outcome.
     is_uncertain: bool,
@@ -42,12 +42,12 @@ pub(super) struct Update {
     inc: Vec<u8>,
 }
 
-/// How the change of one field is sent.
+/// How to send the change of one field.
 #[derive(Clone, Copy, Default)]
 struct Rules {
     /// The program assigned the field: a list that replaces another one replaces the stored list.
     is_assigned: bool,
-    /// A key that the bytes lack is missing in the database too, as far as this instance knows.
+    /// As far as this instance knows, a key that the bytes lack is also missing in the database.
     is_whole: bool,
     /// The update already has a condition on a value that contains this one.
     is_guarded: bool,
@@ -106,14 +106,14 @@ impl Update {
         append(&mut self.unset, 0x02, path, b"\x01\0\0\0\0");
     }
 
-    /// Requires that a stored value has not changed, unless another guard does.
+    /// Requires that a stored value has not changed, unless another guard already does.
     fn guard(&mut self, path: &[u8], was: Option<&Element<'_>>) {
         if !self.rules.is_guarded {
             self.guard.equals(path, was);
         }
     }
 
-    /// Appends to a list, or makes one; requires an unchanged list if an earlier try may have appended already.
+    /// Appends to a list, or makes one; requires an unchanged list if an earlier save may have appended already.
     fn append(&mut self, path: &[u8], was: Option<&Element<'_>>, items: &[Element<'_>]) {
         if self.is_uncertain {
             self.guard(path, was);
@@ -121,8 +121,8 @@ impl Update {
         each(&mut self.push, path, items.iter());
     }
 
-    /// Replaces a list. One that was made of the former list requires that this is still stored; an assigned list
-    /// without any of its elements replaces whatever is stored.
+    /// Replaces a list. If the new list was made from the former one, that must still be stored; an assigned list that
+    /// shares no element with it replaces any stored value.
     fn replace(&mut self, path: &[u8], was: &Element<'_>, is: &Element<'_>) {
         if !self.rules.is_assigned || has_common(was.value, is.value) {
             self.guard(path, Some(was));
@@ -156,7 +156,7 @@ impl Update {
                 self.change_document(path, was.value, is.value);
             }
             (0x04, 0x04) => self.change_array(path, &was, is, is_set),
-            // No operator appends to null, and two copies that both found it may make a list of it.
+            // No operator appends to null, and two copies that both read null may each make a list.
             (0x0A, 0x04) => {
                 self.guard(path, Some(&was));
                 self.set(path, is);
@@ -166,7 +166,7 @@ impl Update {
     }
 
     fn change_document(&mut self, path: &[u8], was: &[u8], is: &[u8]) {
-        // A part of an embedded document may have been left out by the load.
+        // The load may have left out a part of an embedded document.
         self.rules.is_whole &= !self.is_partial;
         let mut before = Finder::of(was);
         for element in Elements::of(is) {
@@ -194,7 +194,7 @@ impl Update {
                 (true, true) => {}
                 (false, true) => each(&mut self.add_to_set, path, added.into_iter()),
                 (true, false) => array(&mut self.pull_all, path, gone.into_iter()),
-                // No update adds to a list and pulls from it.
+                // No single update both adds to a list and pulls from it.
                 _ => {
                     if !self.rules.is_guarded && (!self.rules.is_assigned || has_common(was.value, is.value))
                     {
@@ -230,7 +230,7 @@ impl Update {
         self.replace(path, was, is);
     }
 
-    /// Removes elements by their values, documents only while they are what was loaded.
+    /// Removes elements by their values; documents only if they are still as they were loaded.
     fn remove(&mut self, path: &[u8], gone: &[Element<'_>]) {
         let mut documents: Vec<Element<'_>> = Vec::new();
         for item in gone.iter().filter(|item| item.kind == 0x03) {
@@ -245,7 +245,7 @@ impl Update {
     }
 }
 
-/// The elements to remove from one list to get the other, if removing by value removes just these.
+/// The elements to remove from one list to get the other, if removing by value removes only these.
 fn left_out<'a>(before: &[Element<'a>], after: &[Element<'a>]) -> Option<Vec<Element<'a>>> {
     let mut rest = after.iter().peekable();
     let mut gone: Vec<Element<'a>> = Vec::with_capacity(before.len() - after.len());
@@ -255,7 +255,7 @@ fn left_out<'a>(before: &[Element<'a>], after: &[Element<'a>]) -> Option<Vec<Ele
         }
     }
     let is_found = |old: &Element<'_>| after.iter().any(|item| same(old, item));
-    // An element that is a list cannot be asked for by itself.
+    // A query cannot match a single element that is a list.
     (rest.next().is_none() && !gone.iter().any(|old| old.kind == 0x04 || is_found(old))).then_some(gone)
 }
 
@@ -276,7 +276,7 @@ fn is_same_set(one: &Element<'_>, other: &Element<'_>) -> bool {
         && others.iter().all(|item| has(&some, item))
 }
 
-/// How many comparisons are made before two lists are assumed to have an element in common, which is the safe answer.
+/// The most comparisons before two lists are assumed to have a common element, which is the safe answer.
 const MOST_COMPARED: usize = 4_000_000;
 
 /// Whether two lists have an element in common, with its keys in any order.
@@ -294,8 +294,8 @@ fn all_same(some: &[Element<'_>], others: &[Element<'_>]) -> bool {
     some.len() == others.len() && some.iter().zip(others).all(|(one, other)| same(one, other))
 }
 
-/// Whether the server, which compares bytes, finds a value by the bytes that a model writes: not if it has keys, which
-/// may be in another order.
+/// Whether the server, which compares bytes, matches a value with the bytes that a model writes: not if it has keys,
+/// which may be in another order.
 fn is_comparable(element: &Element<'_>) -> bool {
     !matches!(element.kind, 0x03 | 0x04)
 }
@@ -308,7 +308,7 @@ fn is_empty(document: &[u8]) -> bool {
     document.len() <= 5
 }
 
-/// Whether paths can be built of the keys.
+/// Whether its keys can be parts of paths.
 fn has_safe_keys(document: &[u8]) -> bool {
     Elements::of(document).all(|element| is_safe(element.key))
 }
@@ -317,7 +317,7 @@ fn is_safe(key: &[u8]) -> bool {
     !key.is_empty() && key[0] != b'$' && !key.contains(&b'.')
 }
 
-/// The elements that differ between two documents, as they were and as they are. None: their keys or the order of these
+/// The elements that differ between two documents, with the former and the present value. None: the keys or their order
 /// differ, or a key cannot be part of a path.
 fn changed_parts<'a>(was: &'a [u8], is: &'a [u8]) -> Option<Vec<(Element<'a>, Element<'a>)>> {
     let (mut before, mut after) = (Elements::of(was), Elements::of(is));
@@ -358,10 +358,10 @@ pub(super) fn array<'a>(out: &mut Vec<u8>, path: &[u8], items: impl Iterator<Ite
     close(out, start);
 }
 
-/// Where the fields of a document stand in its bytes: the type, and the range of the value.
+/// Where the fields of a document are in its bytes: the type, and the range of the value.
 type Places = Vec<Option<(u8, std::ops::Range<usize>)>>;
 
-/// Looks the document up once for all fields, the next expected one first.
+/// Walks the document once for all fields, trying the next expected field first.
 fn places(raw: &[u8], plan: &Plan) -> Places {
     let mut places: Places = vec![None; plan.fields.len()];
     let mut next = 0;
@@ -379,7 +379,7 @@ fn places(raw: &[u8], plan: &Plan) -> Places {
     places
 }
 
-/// A field's value in the database: type and bytes, as it was saved or loaded.
+/// A field's value in the database: type and bytes, as saved or loaded.
 fn stored<'a>(state: &'a State, places: &Places, key: &'a [u8], index: usize) -> Option<Element<'a>> {
     if let Some(saved) = state.kept(index) {
         let saved = saved.as_ref()?;
@@ -389,7 +389,7 @@ fn stored<'a>(state: &'a State, places: &Places, key: &'a [u8], index: usize) ->
     Some(Element { kind: *kind, key, value: state.raw.get(range.clone())? })
 }
 
-/// Whether a container that was not set is surely as it was loaded.
+/// Whether a container that was not set is certainly unchanged since the load.
 fn is_untouched(plan: &Plan, index: usize, found: &Bound<'_, PyAny>) -> bool {
     if let Op::Embedded(model) = &plan.fields[index].kind.op
         && is_of(found, &model.class)
@@ -400,7 +400,7 @@ fn is_untouched(plan: &Plan, index: usize, found: &Bound<'_, PyAny>) -> bool {
     false
 }
 
-/// Builds the update of a document, and changes nothing. None: the stored document is what the instance is.
+/// Builds the update of a document without changing the instance. None: the stored document equals the instance.
 pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Update>> {
     let plan = fields.plan;
     let mut update = Update {
@@ -411,7 +411,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     let mut draft = Vec::new();
     let dirty = fields.dirty();
     let places = fields.known().map(|state| places(&state.raw, plan)).unwrap_or_default();
-    // A list is about as long as it was. Of a long document only a part is changed.
+    // A list usually keeps about its size. Of a long document only a part is changed.
     let room = fields.known().map_or(0, |state| state.raw.len());
     let mut encoded = Vec::with_capacity(room.clamp(256, 32 * 1024));
     for at in 0..dirty.words().max(plan.mutable.words()) {
@@ -438,7 +438,8 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             }
             let is = Elements::bare(&encoded).next();
             let is_set = matches!(field.kind.op, Op::Set(..) | Op::Refs { .. });
-            // An unchanged default is not written back. The check runs code, so nothing is borrowed meanwhile.
+            // An unchanged default is not written back. The check runs the program's code, so nothing is borrowed
+            // meanwhile.
             if let Some(is) = &is
                 && !is_dirty
                 && fields.known().is_none_or(|state| stored(&state, &places, &field.key, index).is_none())
@@ -507,8 +508,8 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     Ok(Some(update))
 }
 
-/// Whether a value that was not set differs from the stored one only in form: decoded and encoded again, the stored one
-/// is equal.
+/// Whether a value that was not set differs from the stored one only in form: after decoding and encoding, the stored
+/// value is equal.
 #[cold]
 fn is_other_form(
     py: Python<'_>,
@@ -522,10 +523,10 @@ fn is_other_form(
         .known()
         .is_none_or(|state| stored(&state, places, &field.key, index).is_none_or(|was| same(&was, is)));
     if is_same {
-        // Found out by the caller too.
+        // The caller finds this out too.
         return false;
     }
-    // Both run code, so nothing is borrowed meanwhile.
+    // Both run the program's code, so nothing is borrowed meanwhile.
     let Ok(read) = super::saving::stored_value(py, fields, index) else { return false };
     let mut encoded = Vec::new();
     let mut writer = Writer::new(py, fields.plan, &mut encoded);
@@ -555,7 +556,7 @@ fn extra(update: &mut Update, state: &State, plan: &Plan) {
     }
 }
 
-/// Whether an encoded value is what the field's default encodes to.
+/// Whether an encoded value equals the field's encoded default.
 fn is_default(py: Python<'_>, plan: &'static Plan, index: usize, is: &Element<'_>) -> PyResult<bool> {
     let field = &plan.fields[index];
     let Some(made) = default_of(py, &field.default)? else { return Ok(false) };

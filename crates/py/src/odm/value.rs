@@ -1,5 +1,5 @@
-//! Whether a Python value is what a field's annotation says, and what it becomes when it is set; and what a field has
-//! if none is given. Knows no bytes.
+//! Checks and converts a Python value by a field's annotation when it is set, and provides a field's default. Knows no
+//! bytes.
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -45,7 +45,7 @@ pub(super) fn mismatch(kind: &Type, given: &Bound<'_, PyAny>) -> Fault {
     found(Kind::Field, format!("expected {}, got {name}", label(kind)), remedy(&kind.op, given))
 }
 
-/// What to give in place of a value of a type that is often taken for another.
+/// The remedy for a value of a type that is often confused with the right one.
 fn remedy(op: &Op, given: &Bound<'_, PyAny>) -> &'static str {
     let is_moment = given.is_instance_of::<PyDateTime>();
     let is_set = given.is_instance_of::<PySet>() || given.is_instance_of::<PyFrozenSet>();
@@ -64,12 +64,12 @@ fn remedy(op: &Op, given: &Bound<'_, PyAny>) -> &'static str {
     }
 }
 
-/// How a type is called.
+/// The name of a type in errors.
 pub(super) fn label(kind: &Type) -> String {
     if kind.nullable { format!("{} or None", kind.label) } else { kind.label.clone() }
 }
 
-/// A field's default; None where the key must be there.
+/// A field's default; None if the key is required.
 pub(super) fn default_of<'py>(py: Python<'py>, default: &Default) -> PyResult<Option<Bound<'py, PyAny>>> {
     Ok(Some(match default {
         Default::Required => return Ok(None),
@@ -82,7 +82,7 @@ pub(super) fn default_of<'py>(py: Python<'py>, default: &Default) -> PyResult<Op
     }))
 }
 
-/// Whether a value's class is exactly that of a type without parts, so that it is stored as it is.
+/// Whether a value's class is exactly that of a scalar type, so that it is stored unchanged.
 #[inline]
 pub(super) fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
     kind.checks.is_empty()
@@ -96,7 +96,7 @@ pub(super) fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
         }
 }
 
-/// Checks a value and returns what is to be stored: mostly the value itself.
+/// Checks a value and returns the value to store: usually the same one.
 pub(super) fn coerce<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Made<'py> {
     if is_exactly(kind, given) {
         return Ok(given.clone());
@@ -104,7 +104,7 @@ pub(super) fn coerce<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Made<'py> {
     taken(kind, given)?.ok_or_else(|| mismatch(kind, given))
 }
 
-/// As `coerce`, and None for a value of another type.
+/// Like `coerce`, but returns None for a value of another type.
 #[inline]
 pub(super) fn taken<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     let py = given.py();
@@ -185,7 +185,7 @@ fn fits<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py,
                 return Ok(Some(given.clone()));
             }
             for other in &union.others {
-                // An int is a float only where no alternative takes it as it is.
+                // An int becomes a float only if no alternative takes ints.
                 if !matches!(other.op, Op::Float)
                     && let Ok(Some(made)) = fits(other, given)
                 {
@@ -214,7 +214,7 @@ fn fits<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py,
     Ok(is_it.then(|| given.clone()))
 }
 
-/// Whether a value is of a type that has no parts.
+/// Whether a value is of a scalar type.
 pub(super) fn is_plain(kind: &Type, given: &Bound<'_, PyAny>) -> Result<bool, Fault> {
     let py = given.py();
     Ok(match &kind.op {
@@ -245,7 +245,8 @@ pub(super) fn is_plain(kind: &Type, given: &Bound<'_, PyAny>) -> Result<bool, Fa
     })
 }
 
-/// An element of a container that fits. An id becomes a reference: nothing makes one when it is read there.
+/// Returns a container's element if its type is right. An id becomes a reference, since none is made when the element
+/// is read.
 fn element<'py>(inner: &Type, item: &Bound<'py, PyAny>) -> Made<'py> {
     let made = coerce(inner, item)?;
     let py = made.py();
@@ -257,7 +258,7 @@ fn element<'py>(inner: &Type, item: &Bound<'py, PyAny>) -> Made<'py> {
     }
 }
 
-/// A set whose elements fit: itself, or another when some had to become others.
+/// Returns a set whose elements have the right types: the same set, or a copy if some were converted.
 fn set<'py>(inner: &Type, is_frozen: bool, set: &Bound<'py, PyAny>) -> Made<'py> {
     let mut items = Vec::new();
     let mut is_same = true;
@@ -273,7 +274,7 @@ fn set<'py>(inner: &Type, is_frozen: bool, set: &Bound<'py, PyAny>) -> Made<'py>
     make::set_of(&PyList::new(set.py(), items)?.into_any(), is_frozen)
 }
 
-/// A list whose elements fit: itself, or a copy when some had to become others.
+/// Returns a list whose elements have the right types: the same list, or a copy if some were converted.
 fn list<'py>(inner: &Type, list: &Bound<'py, PyList>) -> Made<'py> {
     if matches!(inner.op, Op::Any) {
         return Ok(list.as_any().clone());

@@ -1,5 +1,5 @@
-//! A plain socket's calls, with their time limits, and how they end. Knows no exchange and no connection; the system calls
-//! themselves are in `posix.rs` and `windows.rs`, which offer the same.
+//! A plain socket's calls, with their time limits and results. Knows no exchange and no connection; the system calls
+//! are in `posix.rs` and `windows.rs`, which offer the same functions.
 
 #[cfg_attr(not(windows), path = "posix.rs")]
 #[cfg_attr(windows, path = "windows.rs")]
@@ -21,12 +21,12 @@ pub enum Progress {
     Interrupted,
 }
 
-/// When a call has to return.
+/// When a call must return.
 #[derive(Clone, Copy, PartialEq)]
 pub enum When {
     /// At once, though the socket may block.
     Now,
-    /// Once something was moved, if the socket blocks.
+    /// Once some bytes were moved, if the socket blocks.
     Ready,
 }
 
@@ -43,36 +43,37 @@ fn outcome(moved: isize) -> io::Result<Progress> {
     }
 }
 
-/// How long a call may wait before it checks for signals. A signal between the last check and the call, or in
+/// How long a call may wait before it checks for signals. A signal between the last check and the call, or one in
 /// another thread, does not interrupt the call.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// A plain socket, and how long it may take.
+/// A plain socket, and its time limits.
 #[derive(Clone, Copy)]
 pub struct Socket {
     pub fd: i32,
-    /// When the message must be sent, or the whole reply be there. A peer that drips bytes gains no time by it.
+    /// The time by which the message must be sent, or the whole reply received. A peer that sends a byte at a time
+    /// gains no time by it.
     pub until: Option<Instant>,
-    /// How long the reply may take once the message is sent; `None` when `until` holds for both.
+    /// How long the reply may take once the message is sent; `None`: `until` applies to both.
     pub reply_timeout: Option<Duration>,
 }
 
 /// The result of a conversation, or of a part of it.
 pub enum Ended {
-    /// All was sent, or a whole message is there.
+    /// Everything was sent, or a whole message has arrived.
     Whole,
     Closed,
     TimedOut,
-    /// By a signal, which must be handled before continuing; or there is no more data for now.
+    /// A signal must be handled before continuing; or there is no more data for now.
     Interrupted,
     Failed(io::Error),
-    /// By Python code, such as an `ssl.SSLError`.
+    /// Python code raised, for example an `ssl.SSLError`.
     Raised(PyErr),
     Broken(ProtocolError),
 }
 
 impl Socket {
-    /// A socket whose message, and then its reply, may take `timeout`: each of them, or both if `is_limited`.
+    /// A socket whose message and reply may each take `timeout`, or both together if `is_limited`.
     pub fn new(fd: i32, timeout: Option<Duration>, is_limited: bool) -> Socket {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         Socket { fd, until, reply_timeout: if is_limited { None } else { timeout } }
@@ -87,7 +88,7 @@ impl Socket {
 
     /// Sends everything, and shortens `outbound` by the sent bytes.
     pub fn send_all(self, outbound: &mut &[u8]) -> Ended {
-        // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
+        // Without a timeout the call itself may block; with one, only the poll may, since it has a time limit.
         let when = if self.until.is_some() { When::Now } else { When::Ready };
         while !outbound.is_empty() {
             match send(self.fd, outbound, when) {
@@ -108,7 +109,7 @@ impl Socket {
         self.receive_by(&mut || receive(self.fd, window, When::Ready), received)
     }
 
-    /// As `receive_some`, by another call.
+    /// Like `receive_some`, with another call.
     pub fn receive_by(
         self,
         receive: &mut dyn FnMut() -> io::Result<Progress>,
@@ -129,7 +130,7 @@ impl Socket {
                     return Ended::Whole;
                 }
                 Ok(Progress::Interrupted) => return Ended::Interrupted,
-                // Nothing for LONGEST_WAIT, or the socket does not block.
+                // No data for LONGEST_WAIT, or the socket does not block.
                 Ok(Progress::WouldBlock) => must_wait = true,
                 Err(error) => return Ended::Failed(error),
             }
@@ -149,7 +150,7 @@ impl Socket {
     }
 }
 
-/// Runs `part` without the interpreter's lock, again after each signal; raises a signal handler's exception.
+/// Runs `part` without the GIL, again after each signal; raises a signal handler's exception.
 pub fn insist(py: Python<'_>, mut part: impl FnMut() -> Ended + Send) -> PyResult<Ended> {
     loop {
         match py.detach(&mut part) {

@@ -1,4 +1,4 @@
-//! The system calls of `mod.rs` where sockets are POSIX's.
+//! The system calls of `mod.rs` on POSIX systems.
 
 use std::io;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub unsafe fn receive_both(
     outcome(unsafe { libc::recvmsg(fd, &raw mut header, when.flags()) })
 }
 
-/// Tells whether the peer has closed the connection or sent unexpected data.
+/// Returns whether the peer has closed the connection or sent unexpected data.
 pub fn has_ended(fd: i32) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     !matches!(receive_by_flags(fd, &mut [0], flags), Ok(Progress::WouldBlock))
@@ -71,8 +71,8 @@ pub fn wait_for(fd: i32, events: i16, timeout: Duration) -> io::Result<Progress>
     }
 }
 
-/// Limits each receiving call on a blocking socket to LONGEST_WAIT, at no cost for calls that need less time. Returns
-/// whether the limit holds for the life of the socket.
+/// Limits each receiving call on a blocking socket to LONGEST_WAIT, which costs shorter calls nothing. Returns whether
+/// the limit holds for the life of the socket.
 pub fn prepare(fd: i32) -> bool {
     let interval = libc::timeval { tv_sec: LONGEST_WAIT.as_secs() as libc::time_t, tv_usec: 0 };
     let size = size_of::<libc::timeval>() as libc::socklen_t;

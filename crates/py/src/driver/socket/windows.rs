@@ -1,5 +1,5 @@
-//! The system calls of `mod.rs` on Windows. It has no call that returns at once on a socket that blocks, so the sockets are
-//! made non-blocking here, regardless of the socket object's setting; `_faces/blocking.py` tells the object again.
+//! The system calls of `mod.rs` on Windows. It has no call that returns at once on a blocking socket, so the sockets
+//! are made non-blocking here, regardless of the socket object's setting; `_faces/blocking.py` sets the object again.
 
 use std::io;
 use std::ptr::null_mut;
@@ -14,12 +14,12 @@ use super::{Progress, When, outcome};
 pub const TO_RECEIVE: i16 = POLLRDNORM;
 pub const TO_SEND: i16 = POLLWRNORM;
 
-/// Windows' own number of a socket, of which 32 bits count.
+/// Windows' number of a socket, of which 32 bits are used.
 fn socket(fd: i32) -> SOCKET {
     fd as u32 as SOCKET
 }
 
-/// A part of memory as Windows counts it; a longer part is cut.
+/// A range of memory in Windows' form; a longer range is truncated.
 fn buffer(start: *mut u8, length: usize) -> WSABUF {
     WSABUF { len: u32::try_from(length).unwrap_or(u32::MAX), buf: start }
 }
@@ -64,7 +64,7 @@ pub unsafe fn receive_both(
     moved(failed, count)
 }
 
-/// Tells whether the peer has closed the connection or sent unexpected data.
+/// Returns whether the peer has closed the connection or sent unexpected data.
 pub fn has_ended(fd: i32) -> bool {
     !matches!(poll(fd, TO_RECEIVE, 0), Ok(Progress::WouldBlock))
 }
@@ -84,7 +84,8 @@ fn poll(fd: i32, events: i16, milliseconds: i32) -> io::Result<Progress> {
     }
 }
 
-/// Makes calls return at once. Returns whether that holds for as long as the socket does: the socket object may change it.
+/// Makes calls return at once. Returns whether that lasts as long as the socket: no, since the socket object may change
+/// it.
 pub fn prepare(fd: i32) -> bool {
     let mut is_non_blocking = 1;
     // SAFETY: the system reads one number, which is ours. Where it fails, so does the next call.
@@ -92,7 +93,7 @@ pub fn prepare(fd: i32) -> bool {
     false
 }
 
-/// Reads what a call returned that counts apart.
+/// Reads the result of a call that returns its byte count separately.
 fn moved(failed: i32, count: u32) -> io::Result<Progress> {
     outcome(if failed == 0 { count as isize } else { -1 })
 }

@@ -1,4 +1,4 @@
-//! Values that hold others, and those made of several: lists, tuples, maps, unions, dates, GeoJSON.
+//! Values that contain or combine others: lists, tuples, maps, unions, dates, GeoJSON.
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDate, PyDict, PyFloat, PyInt, PyTuple, PyType};
@@ -32,7 +32,7 @@ impl<'py> Hydrator<'_, 'py> {
         make::list(self.py, self.items.drain(base..))
     }
 
-    /// The `coordinates` of a GeoJSON object of this type, if that is all it has beside its type.
+    /// The `coordinates` of a GeoJSON object of this type, if it has no other key besides `type`.
     pub(super) fn coordinates(
         &mut self,
         name: &str,
@@ -62,7 +62,7 @@ impl<'py> Hydrator<'_, 'py> {
         Ok(made)
     }
 
-    /// Ids of other documents; one stored as a DBRef gives its id.
+    /// Reads ids of other documents; a DBRef is read as its id.
     pub(super) fn refs(&mut self, inner: &'static Type, limit: usize) -> Made<'py> {
         let end = self.d.open(limit)?;
         let list = PyList::empty(self.py);
@@ -163,7 +163,7 @@ impl<'py> Hydrator<'_, 'py> {
             self.d.position = inner_end;
             self.d.close();
             self.d.position = start;
-            // A union with one embedded class needs no tag.
+            // A union with a single embedded class needs no tag.
             let only = (union.models.len() == 1 && union.tag.len() == 1).then(|| union.models[0].1);
             if let Some(model) = chosen.or(only) {
                 let plan = model.plan(self.py)?;
@@ -171,7 +171,7 @@ impl<'py> Hydrator<'_, 'py> {
             }
         }
         let mut alternatives = union.others.iter().filter(|other| accepts(other, found)).peekable();
-        // A date would lose the time of a moment that is not midnight.
+        // A date would lose the time of day, unless that is midnight.
         let is_moment = found == 0x09
             && self.d.data[self.d.position..end]
                 .first_chunk()
@@ -186,7 +186,7 @@ impl<'py> Hydrator<'_, 'py> {
             if is_last && refused.is_none() {
                 return self.value(other, found, end);
             }
-            // A value of a wrong type is of the next alternative.
+            // A value of a wrong type belongs to the next alternative.
             self.forgives = false;
             let made = self.value(other, found, end);
             self.forgives = forgives;
@@ -249,7 +249,7 @@ impl<'py> Hydrator<'_, 'py> {
         self.geometry(class, offset, coordinates)
     }
 
-    /// The object of these coordinates.
+    /// Makes the object with these coordinates.
     pub(super) fn geometry(
         &self,
         class: &Py<PyType>,
@@ -257,8 +257,8 @@ impl<'py> Hydrator<'_, 'py> {
         coordinates: Bound<'py, PyAny>,
     ) -> Made<'py> {
         let class = class.bind(self.py).as_type_ptr();
-        // SAFETY: the class is one of our GeoJSON objects', and the description of the field says where their slot is: it
-        // was asked of the member itself (`odm_offset`). In a new instance it is null, and takes the reference over.
+        // SAFETY: the class is one of our GeoJSON objects', and the field's description has the offset of their slot,
+        // read from the member itself (`odm_offset`). In a new instance it is null, and takes the reference over.
         unsafe {
             let object = make::owned(self.py, ffi::PyType_GenericAlloc(class, 0))?;
             let slot = object.as_ptr().byte_add(offset).cast::<*mut ffi::PyObject>();
@@ -271,7 +271,7 @@ impl<'py> Hydrator<'_, 'py> {
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
-/// Whether coordinates are those of a GeoJSON object of this type: lists as deep as it has them, of positions.
+/// Whether coordinates have the form for a GeoJSON object of this type: positions, in lists of the right depth.
 fn has_form(name: &str, coordinates: &Bound<'_, PyAny>) -> bool {
     let depth = match name {
         "Point" => 0,
@@ -295,7 +295,8 @@ fn are_positions(given: &Bound<'_, PyAny>, depth: usize) -> bool {
     parts.len() >= 2 && parts.iter().all(|part| is_number(&part))
 }
 
-/// The reference for an id inside a container. It is made now: unlike a field's slot, a container cannot make it later.
+/// The reference for an id inside a container. It is made at once: unlike a field's slot, a container cannot make it
+/// later.
 fn reference<'py>(
     siblings: Option<&Bound<'py, Siblings>>,
     op: &Op,

@@ -1,4 +1,4 @@
-//! The descriptor of a field whose slot may be NULL, and what a field's value is then.
+//! The descriptor of a field whose slot may be NULL, and the field's value in that case.
 use std::ffi::c_void;
 
 use mangonel_entries::entries;
@@ -24,7 +24,7 @@ pub(super) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     CLASS.get_or_try_init(py, || make(py)).map(|class| class.bind(py))
 }
 
-/// Tells whether attributes of a class that are instances of this type are descriptors of slots: ours, or Python's own.
+/// Returns whether this type is a class of slot descriptors: this module's, or Python's own.
 #[inline]
 pub(super) fn is_slot(kind: *mut ffi::PyTypeObject) -> bool {
     let getter = field_get as ffi::descrgetfunc;
@@ -34,7 +34,7 @@ pub(super) fn is_slot(kind: *mut ffi::PyTypeObject) -> bool {
         || unsafe { (*kind).tp_descr_get }.is_some_and(|found| std::ptr::fn_addr_eq(found, getter))
 }
 
-/// The descriptor of fields whose slot may be NULL: it knows where the value is then.
+/// The descriptor of fields whose slot may be NULL: it finds the value elsewhere then.
 #[repr(C)]
 struct FieldDescriptor {
     head: ffi::PyObject,
@@ -43,7 +43,7 @@ struct FieldDescriptor {
     name: *mut ffi::PyObject,
     /// Whether the slot holds an id that the program sees as a reference.
     wraps: bool,
-    /// A class whose instances were found to have the slot; only compared, never followed.
+    /// A class whose instances are known to have the slot; only compared, never dereferenced.
     known: *const ffi::PyTypeObject,
 }
 
@@ -113,7 +113,7 @@ fn read<'py>(py: Python<'py>, fields: Fields<'_>, name: *mut ffi::PyObject) -> P
     }
 }
 
-/// A field's value, taken out of its raw bytes if it is still there.
+/// A field's value, decoded from its raw bytes if it is still there.
 pub(in crate::odm) fn value_of<'py>(
     py: Python<'py>,
     fields: Fields<'_>,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::super::fields::Fields;
 
-/// A callable, owned; null without an observer, which is nearly always.
+/// A callable, owned; null without an observer, the usual case.
 static WATCHER: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Whether there is an observer.
@@ -17,7 +17,7 @@ pub(in crate::odm) fn is_on() -> bool {
     !WATCHER.load(Ordering::Relaxed).is_null()
 }
 
-/// Tells of a document whose field is about to be set, or that hands out a value which may change.
+/// Calls the observer with a document whose field is about to be set, or that returns a value that may change.
 #[cold]
 pub(in crate::odm) fn tell(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = object.py();
@@ -33,7 +33,7 @@ pub(in crate::odm) fn tell(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Let a callable be told of each document before a field is set or a mutable value is read; None: no callable.
+/// Call this with each document before a field is set or a mutable value is read; None: no observer.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (watcher))]
