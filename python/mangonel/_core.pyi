@@ -1,6 +1,6 @@
 """Types of the Rust half of mangonel. Hand-written; `mypy.stubtest` compares it with the compiled module.
 
-One file, however long, because that module is one.
+One long file, because the compiled module is one module.
 """
 
 from asyncio import AbstractEventLoop
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 @disjoint_base
-# Without __eq__, so that checkers report the comparison of an id with a str, which is never equal.
+# Declares no __eq__, so that type checkers report comparing an id with a str, which is never equal.
 class ObjectId:
     _type_marker: ClassVar[int]
     def __init__(self, oid: str | ObjectId | bytes | None = None) -> None: ...
@@ -95,7 +95,7 @@ class ArrowTable:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def __arrow_c_schema__(self) -> Any: ...
 
-# A place: the counts of its types by name, its fields, the values of its arrays.
+# One path of the documents: the counts of its types by name, its fields, the place of its array elements.
 _Place: TypeAlias = tuple[dict[str, int], list[tuple[str, _Place]], _Place | None]
 
 @final
@@ -129,27 +129,27 @@ class ArrowSource:
         self, command: WriteCommand, max_count: int, max_size: int
     ) -> tuple[Operation, int] | None: ...
 
-# BSON by line, None for blank ones, up to the first that is wrong: its number from 0, and what is wrong.
-# A document without an `_id` gets the eight bytes and the number of its line.
+# BSON by line, None for blank lines, up to the first wrong line: its number from 0, and the problem.
+# A document without an `_id` gets one made from the eight bytes and the number of its line.
 def documents_of_json_lines(
     data: bytes, id_prefix: bytes, first_line: int
 ) -> tuple[list[bytes | None], tuple[int, str] | None]: ...
 
-# Extended JSON of the usual types; NotImplemented for all else, errors included.
+# Parses extended JSON of the usual types; returns NotImplemented for everything else, including errors.
 def json_loads(text: str | bytes | bytearray, options: CodecOptions[Any]) -> Any: ...
 def json_dumps(
     value: Any, options: CodecOptions[Any], is_ascii: bool, between: str, after_key: str
 ) -> Any: ...
 def reseed_object_ids() -> None: ...
 
-# The ways around the C API that the self-test at import allowed, each "on", or "off: " and why.
+# The shortcuts around the C API that the self-test at import allowed: each "on", or "off: " and the reason.
 def _fast_paths() -> dict[str, str]: ...
 def _fast_paths_hold() -> dict[str, bool]: ...
 
-# For tests: switches the use of the interpreter's dict layout; tells whether it is on.
+# For tests: switches the use of the interpreter's dict layout; returns whether it is on.
 def _set_dict_layout(is_on: bool) -> bool: ...
 
-# What a face is to do next.
+# What a face must do next.
 DONE: int
 WRITE: int
 READ: int
@@ -158,7 +158,7 @@ WAIT: int
 SLEEP: int
 ASK: int
 
-# How a reply is read, for `Operation(reading=...)`.
+# Which part of a reply is read, for `Operation(reading=...)`.
 READ_DOCUMENT: int
 READ_UNCHECKED: int
 READ_FIRST: int
@@ -173,7 +173,7 @@ READ_DATABASES: int
 READ_HELD: int
 READ_MADE: int
 
-# What may be done with a command after a failure, for `Operation(kind=...)`.
+# How a command may be retried after a failure, for `Operation(kind=...)`.
 KIND_COMMAND: int
 KIND_READ: int
 KIND_READ_ONCE: int
@@ -183,23 +183,23 @@ KIND_WRITE: int
 KIND_COMMIT: int
 KIND_ABORT: int
 
-# What the server's error codes say: it is no primary any more or is recovering; a read may be sent again.
+# The server's error codes: it is no longer primary or is recovering; a read may be sent again.
 NOT_PRIMARY_CODES: frozenset[int]
 RETRYABLE_CODES: frozenset[int]
-# Commands that hold credentials, in lower case: nothing of them is shown.
+# Names in lower case of commands that hold credentials and are never shown.
 SECRET_COMMANDS: frozenset[str]
 
-# How many replies a command has, for `Operation(replies=...)`.
+# How many replies a command gets, for `Operation(replies=...)`.
 REPLIES_ONE: int
 REPLIES_NONE: int
 REPLIES_EXHAUST: int
 
 @final
 class Core:
-    # `listeners`: its `publisher` gets events of the kinds whose bits are set in `interests`, its `tracer` makes spans;
-    # called at each check of a server.
+    # `listeners`: its `publisher` receives the kinds of events in the bits of `interests`, its `tracer` makes spans;
+    # the core calls the object at each check of a server.
     def __new__(cls, options: dict[str, Any], seed: bytes, listeners: Any) -> Core: ...
-    # Operations are counted from then on; `metrics()` returns what `mangonel.metrics.snapshot` reads, or None.
+    # Counts operations from now on; `metrics()` returns the counts for `mangonel.metrics.snapshot`, or None.
     def count(self) -> None: ...
     def metrics(self) -> tuple[list[Any], list[Any], Any, tuple[int, ...]] | None: ...
     def set_publisher(self, publisher: Any, interests: int) -> None: ...
@@ -208,14 +208,14 @@ class Core:
         self, sessions: Callable[[str, bytes], object], cursors: Callable[[str, str, int, int | None], object]
     ) -> None: ...
     def set_starter(self, starter: Callable[[str, int, list[int]], object]) -> None: ...
-    # The client's clock stands there, in seconds from its start, until it is set again; for tests.
+    # For tests: stops the client's clock at this time, in seconds from its start, until it is set again.
     def set_clock(self, seconds: float) -> None: ...
     def on_end(self, callback: Callable[[], object]) -> None: ...
     def configure(self, options: dict[str, Any]) -> None: ...
     def follow_srv(
         self, answer: tuple[list[tuple[str, int]], float] | None, max_hosts: int
     ) -> float | None: ...
-    # How the faces secure connections; theirs.
+    # The TLS settings of connections; only the faces use them.
     @property
     def compresses(self) -> bool: ...
     def set_security(self, security: Any) -> None: ...
@@ -229,7 +229,7 @@ class Core:
     def set_metadata(self, metadata: Mapping[str, Any]) -> None: ...
     @property
     def timeout(self) -> float | None: ...
-    # `opener`: a weak reference to a port with `fill_pool(operation, shard)`; `keep_up` gives it and what to open.
+    # `opener`: a weak reference to a port with `fill_pool(operation, shard)`; `keep_up` returns it and what to open.
     def open_shard(self, opener: Callable[[], Any] | None = None) -> int: ...
     def keep_up(self, waker: Callable[[], object]) -> list[tuple[Callable[[], Any], int, str]] | None: ...
     def close_shard(self, shard: int) -> None: ...
@@ -242,7 +242,7 @@ class Core:
     def pool_sizes(self, shard: int) -> tuple[int, int, int, int]: ...
     def hello(self) -> dict[str, Any] | None: ...
     def limits(self) -> ServerLimits | None: ...
-    # The least of the round trips to known servers in seconds; 0 until one was measured.
+    # The shortest round trip to a known server in seconds; 0 until one was measured.
     @property
     def least_round_trip(self) -> float: ...
     def servers(self) -> list[tuple[str, str]]: ...
@@ -271,10 +271,10 @@ class Exchange(Buffer):
     def step(self) -> int: ...
     @property
     def is_handshake(self) -> bool: ...
-    # None before a server was selected; a face asks for it at CONNECT only.
+    # None before a server was selected; a face reads it only at CONNECT.
     @property
     def address(self) -> tuple[str, int | None] | Any: ...
-    # None unless the step is WRITE or READ; a face asks for it in those steps only.
+    # None unless the step is WRITE or READ; a face reads it only in those steps.
     @property
     def link(self) -> Link | Any: ...
     @property
@@ -302,7 +302,7 @@ class Exchange(Buffer):
     def handle_timeout(self) -> None: ...
     def handle_link_lost(self) -> None: ...
     def close(self) -> None: ...
-    # The exchange itself when its reply is held back.
+    # If the reply is held back, this returns the exchange itself.
     def result(self) -> Any: ...
     @property
     def held_reply(self) -> bytes | None: ...
@@ -361,10 +361,10 @@ class Limit:
 
 @final
 class Link(Buffer):
-    # The face's own: what to close, the descriptor of a plain socket or -1, and asyncio's future.
+    # Set by the face: the object to close, the descriptor of a plain socket or -1, and asyncio's future.
     transport: Any
     fd: int
-    # The descriptor to look at after a rest; set only.
+    # The descriptor to check after an idle time; write-only.
     probe: int
     waiter: Any
     @property
@@ -420,8 +420,8 @@ class AwaitedOperation(Coroutine[Any, Any, Any]):
 
 @final
 class Operation:
-    # `session`: that of a cursor, False for none, None for an implicit one. `answer`: the result for READ_ANSWER; for
-    # READ_APPLY, READ_BATCH and READ_FIRST the function that makes it of what was read.
+    # `session`: a cursor's session, False for none, None for an implicit one. `answer`: for READ_ANSWER the result; for
+    # READ_APPLY, READ_BATCH and READ_FIRST the function that makes the result from the part that was read.
     def __new__(
         cls,
         database: str,
@@ -446,7 +446,7 @@ class Operation:
     def database(self) -> str: ...
     def document(self) -> bytes | None: ...
     def rewrite(self, document: bytes) -> None: ...
-    # How it is to be read, for `Exchange.release`.
+    # Returns how the reply must be read, for `Exchange.release`.
     def hold(self) -> int: ...
     def silence(self) -> None: ...
     def omit_max_time(self) -> None: ...
@@ -512,7 +512,7 @@ class NamespacedSource:
 @final
 class ImplicitSession: ...
 
-# A lost write is the id of its session and its number.
+# A lost write is identified by the id of its session and its transaction number.
 def take_lost_write() -> tuple[bytes, int] | None: ...
 def session_after(core: Core, lost: tuple[bytes, int]) -> ImplicitSession: ...
 
@@ -578,11 +578,11 @@ class Batch:
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
 
-# A cursor that a server has open; it ends with the last reference, if nothing has ended it before.
+# A cursor that a server has open. Dropping the last reference ends the server's cursor, unless it has already ended.
 @final
 class OpenCursor:
     def __new__(cls, core: Core, server: str, namespace: str, id: int) -> OpenCursor: ...
-    # The number of the link that it is bound to, and whether more replies come there without being asked for.
+    # The number of the link that it is bound to, and whether more replies arrive there without a request.
     pinned: int | None
     is_streaming: bool
     def disown(self) -> None: ...
@@ -598,7 +598,7 @@ class ChunkTarget:
     def filled(self) -> int: ...
     def split(self, ends: list[int]) -> list[ChunkTarget]: ...
     def join(self, parts: list[ChunkTarget]) -> None: ...
-    # The bytes object, or how many bytes were read into the buffer.
+    # Returns the bytes object, or the number of bytes that were read into the buffer.
     def finish(self) -> Any: ...
 
 @final
@@ -629,7 +629,7 @@ class ChunkReader:
 
 @final
 class ChunkPacker:
-    # `files_id`: a document of nothing but that.
+    # `files_id`: a document with only this field.
     def __new__(
         cls, files_id: Mapping[str, Any], codec: Codec, chunk_size: int, batch_size: int
     ) -> ChunkPacker: ...
@@ -660,7 +660,7 @@ class AsyncCursorBase(BatchCursor):
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Any: ...
 
-# `answer`: called with the `_id` and whether the write is acknowledged; what it returns is the operation's result.
+# `answer`: called with the `_id` and whether the write is acknowledged; its return value is the operation's result.
 def insert_one(
     database: str,
     command: Mapping[str, Any],
@@ -674,7 +674,7 @@ def insert_one(
 def use_limit_variables(deadline: ContextVar[float | None], seconds: ContextVar[float | None]) -> None: ...
 def transfer(exchange: Exchange) -> bool: ...
 
-# The answer; or the exchange, when there is more to do.
+# Returns the answer, or the exchange if there is more to do.
 def run_fused(core: Core, operation: Operation, shard: int) -> Any: ...
 
 @final
@@ -684,7 +684,7 @@ class ChildTemplate:
     ) -> Self: ...
     @property
     def port(self) -> Any: ...
-    # None if the class has to make it.
+    # None if the class must make the object.
     def database(self, client: Any, name: str) -> Any: ...
     def collection(self, database: Any, name: str) -> Any: ...
 

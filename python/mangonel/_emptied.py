@@ -1,12 +1,12 @@
-"""Empties a database between tests: finds the collections that have documents by few commands, and deletes these.
+"""Empties a database between tests: finds collections with documents in few commands, and deletes the documents.
 
-A collection that was empty at one look, and was not written to before the next, is still empty. Only the others are
-asked for a document. On a replica set, the primary's oplog has every write: each entry has the id of its
-collection, and a transaction's entries appear with its commit. It has the `_id` of each document as well, by which few
-documents are deleted. To find them by a scan, the server would walk over all deletions of the last five minutes,
-since it keeps these for snapshot reads. On a standalone mongod, the command `top` counts the operations that took a
-write lock on each collection. Its counts begin again when the server is started, or a collection is made again under
-the same name.
+A collection that was empty at one check and was not written to before the next is still empty. Only the others are
+searched for a document. On a replica set, the primary's oplog has every write: each entry has the id of its collection,
+and a transaction's entries appear with its commit. An entry also has the `_id` of its document, so a few documents are
+deleted by `_id`. To find them with a scan, the server would walk over all deletions of the last five minutes, since it
+keeps these for snapshot reads. On a standalone mongod, the command `top` counts the operations that took a write lock
+on each collection. Its counts start again when the server is started, or when a collection is created again under the
+same name.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
     # Ids of documents with their types; None: any documents.
     _Documents = dict[tuple[type, Any], None] | None
-    # By the id of a collection, or its namespace.
+    # The id of a collection, or its namespace -> its written documents.
     _Written = dict[Any, _Documents]
-    # By name.
+    # The name of a collection -> its written documents.
     _Filled = dict[str, _Documents]
 
-# With fewer collections it is quicker to ask each for a document.
+# With fewer collections it is quicker to search each for a document.
 _FEWEST = 3
-# With more namespaces on the server than this for each collection, it is quicker too.
+# With more namespaces on the server than this per collection, it is quicker too.
 _MOST_FOREIGN = 20
-# With more entries of an oplog than this, it is quicker to ask each collection for a document.
+# With more oplog entries than this, it is quicker to search each collection for a document.
 _MOST_ENTRIES = 1000
 _OF = ("op", "ui", "ns", "o._id", "o2._id")
 _PROJECTION = dict.fromkeys(["ts", "t", "o.msg", *_OF, *(f"o.applyOps.{name}" for name in _OF)], True)
 _PERIODIC = "periodic noop"
-# Types of ids that are equal in Python if, and only if, they are the same in the server.
+# Types whose values are equal in Python exactly if the server treats them as the same id.
 _EXACT = frozenset({Binary, DatetimeMS, Int64, ObjectId, bytes, datetime, int, str})
 
 
@@ -57,7 +57,7 @@ class Emptier:
     """
 
     def __init__(self, database: Database[Any]) -> None:
-        # A URI may ask for reads of a secondary, of a majority, or for writes without an answer.
+        # A URI may set reads from a secondary, majority reads, or unacknowledged writes.
         self._database = database.with_options(
             CodecOptions(),
             ReadPreference.PRIMARY,
@@ -68,22 +68,22 @@ class Emptier:
         # The type of the writable server, once it is known.
         self._type = ""
         self._oplog = _Oplog(database.client)
-        # Whether that server is the only member of its set, at the last look without the oplog.
+        # Whether that server was the only member of its set, at the last check without the oplog.
         self._is_alone = False
         self._is_counted = True
-        # The ids of the collections at the last look. With an oplog, all of these were empty then.
+        # The ids of the collections at the last check. With an oplog, all of these were empty then.
         self._ids: dict[str, Any] = {}
-        # The state of each collection that was empty at the last look, and the count of each that was emptied then.
+        # The states of collections that were empty at the last check, and the counts of those that were emptied then.
         self._empty: dict[str, Any] = {}
         self._emptied: dict[str, int] = {}
 
     def empty(self) -> None:
-        """Delete the documents of each collection that has any; drop each that no deletion can empty."""
-        # Before any is listed or asked for a document, so that the next look sees later writes.
+        """Delete the documents of each collection that has any; drop collections that a deletion cannot empty."""
+        # Read before collections are listed or searched, so that the next check sees later writes.
         written = self._oplog.written() if self._type == "RSPrimary" else None
-        # None is known to be empty if a later step fails.
+        # If a later step fails, no collection is known to be empty.
         known, self._ids = self._ids, {}
-        # Collections are made, dropped and renamed by commands.
+        # Entries of `$cmd` create, drop and rename collections.
         is_listed = written is None or not known or f"{self._database.name}.$cmd" in written
         ids = self._listed() if is_listed else known
         if written is not None:
@@ -96,7 +96,7 @@ class Emptier:
         self._ids = ids
 
     def _listed(self) -> dict[str, Any]:
-        """Return the ids of the collections; drop those that no deletion can empty."""
+        """Return the ids of the collections; drop those that a deletion cannot empty."""
         ids: dict[str, Any] = {}
         for found in self._database.list_collections():
             name, options = found["name"], found.get("options", {})
@@ -109,7 +109,7 @@ class Emptier:
         return ids
 
     def _filled_since(self, written: _Written, ids: dict[str, Any], known: dict[str, Any]) -> _Filled:
-        """Return the collections that may have documents, given the writes since and their ids now and then."""
+        """Return the collections that may have documents; `ids` are present ones, `known` those of the last check."""
         filled: _Filled = {}
         for name, id in ids.items():
             namespace = f"{self._database.name}.{name}"
@@ -121,7 +121,7 @@ class Emptier:
         return {**filled, **dict.fromkeys(self._filled(unknown))}
 
     def _empty_by_states(self, ids: dict[str, Any], server: ServerDescription | None) -> None:
-        """Empty the collections; skip those whose state shows that nothing was written since the last look."""
+        """Empty the collections; skip those whose state shows that nothing was written since the last check."""
         states = self._states(ids, server) if server and self._type == "Standalone" else {}
         counts = {name: state[-1]["count"] for name, state in states.items()}
         filled, asked = [], []
@@ -129,7 +129,7 @@ class Emptier:
             if name not in states:
                 asked.append(name)
             elif name in self._empty:
-                # Written to since: most probably it has documents.
+                # A collection that was written to since most probably has documents.
                 filled += [name] * (states[name] != self._empty[name])
             else:
                 is_written = self._emptied.get(name, counts[name]) != counts[name]
@@ -142,8 +142,8 @@ class Emptier:
     def _delete(self, filled: _Filled) -> None:
         """Delete all documents of the collections.
 
-        Only the last deletion waits for other members, if there are any. They apply the earlier ones before it, unless
-        another primary took over in between.
+        Only the last deletion waits for other members, if there are any. They apply the earlier deletions before it,
+        unless another primary took over meanwhile.
         """
         names = [name for name, documents in filled.items() if documents != {}]
         primary = self._server() if len(names) > 1 else None
@@ -162,7 +162,7 @@ class Emptier:
         return next((server for server in described.values() if server.is_writable), None)
 
     def _states(self, ids: dict[str, Any], server: ServerDescription) -> dict[str, Any]:
-        """Return a state that every write to a collection changes, for the collections that the server counts."""
+        """Return, for each collection that the server counts, a state that every write to it changes."""
         version, totals = server.topology_version, {}
         if not self._is_counted or version is None or len(ids) < _FEWEST:
             return {}
@@ -177,7 +177,7 @@ class Emptier:
         return {name: (process, ids[name], each["writeLock"]) for name, each in found.items() if each}
 
     def _filled(self, names: list[str]) -> list[str]:
-        """Return the collections that have documents; one command asks for all of them."""
+        """Return the collections that have documents, with one command for all of them."""
         if not names:
             return names
         one: dict[str, list[dict[str, Any]]] = {
@@ -188,22 +188,22 @@ class Emptier:
 
 
 def _delete_by_id(collection: Collection[Any], documents: _Documents) -> bool:
-    """Delete the documents; return whether these were all there."""
+    """Delete the documents; return whether all of them existed."""
     if not documents:
         return False
-    # Each in a statement of its own: the end of a range of `$in` is found behind all that was deleted.
+    # One statement per id: with `$in`, the scan for the end of a range would walk over all deletions.
     deletions = [DeleteMany({"_id": id}) for _, id in documents]
     return collection.bulk_write(deletions, ordered=False).deleted_count == len(deletions)
 
 
 class _Oplog:
-    """Tells which collections of a replica set were written to, by any client."""
+    """Finds the collections of a replica set that any client wrote to."""
 
     def __init__(self, client: MongoClient[Any]) -> None:
-        # Dates and ids come as they were stored.
+        # Decodes dates and ids without loss.
         options = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
         self._local = client.get_database("local", options, ReadPreference.PRIMARY)
-        # The time of the newest entry at the last look.
+        # The time of the newest entry at the last check.
         self._newest: Timestamp | None = None
         self._term: Any = None
         self._is_open = True
@@ -211,8 +211,8 @@ class _Oplog:
     def written(self) -> _Written | None:
         """Return the writes since the last call, by the ids or namespaces of collections.
 
-        None at the first call, and if the oplog cannot tell: after an election, when entries since then are gone or too
-        many, or when this user may not read it.
+        Return None at the first call, and if the oplog does not suffice: after an election, if entries since the last
+        call are gone or too many, or if this user may not read it.
         """
         before, self._newest = self._newest, None
         found = None if before is None else self._later(before)
@@ -221,11 +221,11 @@ class _Oplog:
             return None
         term, self._term = self._term, found[-1]["t"]
         self._newest = found[-1]["ts"]
-        # While the entry of that moment is there, none is missing.
+        # While the entry of that time still exists, no later entry is missing.
         return _written_by(found[1:]) if found[0]["ts"] == before and term == self._term else None
 
     def _end(self) -> Timestamp | None:
-        """Return the time of the newest entry of which no earlier one is under way."""
+        """Return the time of the newest entry before which all entries are complete."""
         newest = self._found(sort={"$natural": -1}, limit=1, projection={"ts": 1})
         found = newest and self._later(newest[0]["ts"])
         if not found:
@@ -235,11 +235,11 @@ class _Oplog:
         return end
 
     def _later(self, moment: Timestamp) -> list[dict[str, Any]] | None:
-        """Return the entries from a moment on, or None where these are too many or cannot be read.
+        """Return the entries from a time on, or None if they are too many or cannot be read.
 
         On a primary, a forward scan waits until all earlier entries are visible.
         """
-        # The entry of the moment itself was seen before.
+        # The entry of that time itself was read before.
         return self._found(filter={"ts": {"$gte": moment}}, projection=_PROJECTION, batchSize=_MOST_ENTRIES)
 
     def _found(self, **options: Any) -> list[dict[str, Any]] | None:
@@ -248,7 +248,7 @@ class _Oplog:
         try:
             cursor = self._local.command("find", "oplog.rs", **options)["cursor"]
         except InvalidBSON:
-            # An id that is no text.
+            # A string in an entry, such as an id, is not valid UTF-8.
             return None
         except OperationFailure:
             self._is_open = False
@@ -261,7 +261,7 @@ class _Oplog:
 
 
 def _written_by(entries: list[dict[str, Any]]) -> _Written | None:
-    """Return the writes of oplog entries; None if only the collections can tell."""
+    """Return the writes of oplog entries; None if the entries do not show them all."""
     written: _Written = {}
     for entry in entries:
         operations = entry.get("o", {}).get("applyOps") if entry["op"] == "c" else None
@@ -272,7 +272,7 @@ def _written_by(entries: list[dict[str, Any]]) -> _Written | None:
             if each["op"] in ("i", "u", "d"):
                 _note(written, each)
             elif each["op"] != "n" or each["o"].get("msg", _PERIODIC) != _PERIODIC:
-                # A command inside of `applyOps`, an entry of a newer server, a new primary, other members.
+                # A command inside `applyOps`, an entry of a newer server, a new primary, or other members.
                 return None
     return written
 

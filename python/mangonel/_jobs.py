@@ -1,7 +1,7 @@
-"""A write of many parts by several processes, stored once: which job a part is of, and whether the job has ended.
+"""Jobs: writes in many parts, by several processes, stored once. Records a job's parts, and whether it has ended.
 
-Each part is stored by `Collection.insert_arrow(once=...)` under the job's name and its own. The job has a document
-beside those of its parts, so that another run of it is noticed. Knows no engine and no table.
+`Collection.insert_arrow(once=...)` stores each part under the job's name and the part's number. The job has its own
+document too, so that another run of it is noticed. Knows no engine and no table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Job:
     """The document of a job in the collection of names.
 
     Args:
-        collection: where the job's rows are stored; of the blocking face.
+        collection: the collection for the job's rows, of the blocking face.
         name: the name of the job.
     """
 
@@ -41,15 +41,15 @@ class Job:
         return found is not None
 
     def begin(self, parts: int | None = None, *, is_numbered_anew: bool = False) -> bool:
-        """Note that a run begins; return whether there is something to store.
+        """Record that a run begins; return whether there is something to store.
 
         Args:
             parts: how many parts the job has. None: not known yet.
-            is_numbered_anew: another run gives its parts other numbers, so it cannot go on where this one ended.
+            is_numbered_anew: each run numbers its parts differently, so a later run cannot continue an earlier one.
 
         Raises:
-            InvalidOperation: the name is that of another collection or of a single table; or an earlier run did not
-                end, and this one would divide the rows in another way. Nothing was stored.
+            InvalidOperation: the name was used for another collection or for a single table; or an earlier run did not
+                end, and this one would divide the rows differently. Nothing was stored.
         """
         made = {"_id": self.name, "collection": self._target, "parts": parts, "is_complete": False}
         try:
@@ -83,10 +83,10 @@ class Job:
         """Record that a run has stored all its parts, unless an earlier run is recorded.
 
         Args:
-            parts: how many it has; they are numbered from 0.
+            parts: how many parts the run has, numbered from 0.
 
         Raises:
-            InvalidOperation: an earlier run has stored a part beyond these, so rows are there twice.
+            InvalidOperation: an earlier run has stored a part beyond these, so some rows are stored twice.
         """
         if self.is_complete:
             # No task of this run has stored anything.

@@ -1,4 +1,4 @@
-"""The common base of the sources and targets for Ray, Dask and Spark: parts with one schema, tables stored anywhere.
+"""The common base of the sources and targets for Ray, Dask and Spark: reads parts with one schema, stores tables.
 
 Knows none of these engines. pyarrow is imported on demand.
 """
@@ -15,10 +15,10 @@ from mangonel._shared.partitions.carry import ENVIRONMENT, Carried, carried, che
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.errors import ConfigurationError, OperationFailure
 
-# Bytes of a part, which costs an engine a task, and rows of a table.
+# Bytes of a part, for which an engine runs one task, and rows of a table.
 _PART, _ROWS = 64 << 20, 65_536
 _MOST_PARTS = 1_000
-# Widths that mean ids and UUIDs wherever this package reads columns.
+# Widths of columns that this package always reads as ids and UUIDs.
 _EXTENSIONS = {12: "pymongoarrow.objectid", 16: "arrow.uuid"}
 
 
@@ -28,13 +28,13 @@ class TableParts:
     Args:
         collection: a collection of the blocking face.
         filter, projection, snapshot, connect: as for `Collection.partitions`.
-        schema: as for `Cursor.to_arrow`. None: that of the whole collection, which is looked at once.
+        schema: as for `Cursor.to_arrow`. None: inferred from the whole collection, which is read once for this.
         sample: infer the schema from this many documents.
-        on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
-        count: how many parts; None: one for each 64 MiB of the collection, at most 1000; one of a view or time series.
+        on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, otherwise "raise".
+        count: how many parts. None: one for each 64 MiB of the collection, at most 1000; one for a view or time series.
 
     Raises:
-        TypeError: a collection of the asyncio face.
+        TypeError: `collection` is of the asyncio face.
         ValueError: `schema`, `on_invalid` or `missing` is not one of these values.
         ConfigurationError: workers would find another deployment in their environment.
     """
@@ -64,13 +64,13 @@ class TableParts:
             _check_environment(collection.database.client)
         if count is None:
             count = min(max(-(-self.size // _PART), 1), _MOST_PARTS) if found.has_parts else 1
-        # Before documents are looked at, so that the moment of a snapshot is not older than the columns.
+        # Planned before the schema is inferred, so that the snapshot is not newer than the columns.
         self.parts: list[Any] = collection.partitions(count, filter, snapshot=snapshot, connect=connect)
         if schema is None:
             self.fields = collection.infer_schema(filter, sample=sample).schema.fields
         else:
             self.fields = fields_of(schema)
-        # Wrong arguments are told here, and not by each worker.
+        # Raises for wrong arguments here, not in each worker.
         _core.ColumnBuilder(self.fields, self.on_invalid, 1, missing)
 
     def schema(self) -> Any:
@@ -119,15 +119,15 @@ class PartReader:
 
 
 class Target:
-    """A collection that other processes store tables in; can be pickled, without secrets.
+    """A collection for tables from other processes; can be pickled, without secrets.
 
     Args:
         collection: a collection of the blocking face.
-        key, once: as for `Collection.insert_arrow`; `once` is a name of the whole job.
+        key, once: as for `Collection.insert_arrow`; `once` names the whole job.
         connect: as for `Collection.partitions`.
 
     Raises:
-        TypeError: a collection of the asyncio face.
+        TypeError: `collection` is of the asyncio face.
         ConfigurationError: workers would find another deployment in their environment.
     """
 
@@ -144,7 +144,7 @@ class Target:
         client = collection._client
         check_connect(connect)
         if connect is None:
-            # What the client knows of its deployment is complete after a command.
+            # After a command, the client knows its deployment completely.
             collection.database.command("ping")
             _check_environment(client)
         self._kind: type[Any] = type(client)
@@ -158,7 +158,7 @@ class Target:
         """Return the job that parts are stored for; None without `once`.
 
         Args:
-            of: which of several jobs of the name, as the number of a stream's batch.
+            of: distinguishes several jobs of one name, for example by the number of a stream's batch.
         """
         if self.once is None:
             return None
@@ -170,15 +170,15 @@ class Target:
         return client[self._names[0]].get_collection(self._names[1], write_concern=self._concern)
 
     def store(self, table: Any, part: int, *, of: object = None) -> int:
-        """Store the rows of a part; return how many documents were written, 0 if they or the whole job were before.
+        """Store the rows of a part; return the number of written documents, 0 if the part or job was stored before.
 
         Args:
             table: a `pyarrow.Table` or `RecordBatchReader`.
-            part: the part's number in the job, the same whenever it is stored again.
+            part: the part's number in the job, the same each time it is stored.
             of: as for `job`.
 
         Raises:
-            InvalidOperation: an earlier run has stored a part of this number that had other rows.
+            InvalidOperation: an earlier run has stored other rows as the part with this number.
         """
         job = self.job(of)
         if job is not None and job.is_complete:
@@ -196,7 +196,7 @@ def arrow_schema(fields: list[tuple[str, Any]], missing: str = "null") -> Any:
 
 
 def with_id_types(table: Any) -> Any:
-    """Return a table whose columns of 12 bytes are ids and of 16 bytes UUIDs: engines lose these types."""
+    """Return a table in which columns of 12 bytes are ids and of 16 bytes UUIDs: engines lose these types."""
     import pyarrow
 
     fields = [_marked(field) for field in table.schema]
@@ -205,7 +205,7 @@ def with_id_types(table: Any) -> Any:
 
 
 def with_schema(table: Any, schema: Any, convert: Callable[[Any, Any], Any]) -> Any:
-    """Return a table with this pyarrow schema. `convert` makes a chunk of another type of it."""
+    """Return a table with this pyarrow schema. `convert` converts a chunk to another type."""
     import pyarrow
 
     columns = [
@@ -221,7 +221,7 @@ def _of_type(chunk: Any, kind: Any) -> Any:
 
     if chunk.type.equals(kind, check_metadata=True):
         return chunk
-    # The fields' metadata is part of a type; the buffers stay.
+    # Metadata of fields is part of the type; the buffers are shared.
     plain = getattr(chunk, "storage", chunk)
     return pyarrow.Array._import_from_c_capsule(kind.__arrow_c_schema__(), plain.__arrow_c_array__()[1])
 
@@ -245,7 +245,7 @@ def _marked(field: Any) -> Any:
 
 
 def _check_environment(client: Any) -> None:
-    """Raise if this process's MANGONEL_URI, which workers inherit, names no server of a client's deployment."""
+    """Raise if this process's MANGONEL_URI, which workers inherit, is for another deployment than the client's."""
     uri = os.environ.get(ENVIRONMENT)
     if uri is None:
         return
@@ -254,7 +254,7 @@ def _check_environment(client: Any) -> None:
     own = client._options.srv
     is_srv = uri.startswith(SRV_SCHEME)
     if is_srv and own is not None and split_uri(uri)["fqdn"] == own.name:
-        # With srvMaxHosts, each may use other routers of one cluster.
+        # With srvMaxHosts, both may use different routers of one cluster.
         return
     remedy = (
         f'set it to the same deployment, or pass connect="{ENVIRONMENT}" if it is the same by other names'
@@ -286,17 +286,17 @@ def _shown(addresses: set[tuple[str, int | None]]) -> str:
 
 
 class Sizes(NamedTuple):
-    """The size of a collection in bytes, as the server reports it; 0 if it reports none, as for a view."""
+    """The sizes of a collection in bytes, reported by the server; 0 if it reports none, as for a view."""
 
     whole: int = 0
     average: int = 0
-    """Of a document."""
+    """The average size of a document."""
     has_parts: bool = False
     """Whether several parts can be read. A time series, for example, has no index on `_id`."""
 
 
 def sizes_of(collection: Any) -> Sizes:
-    """Ask the server for the size of a collection."""
+    """Return the sizes of a collection, reported by the server."""
     try:
         found = collection.database.command({"collStats": collection.name})
     except OperationFailure:

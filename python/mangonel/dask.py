@@ -1,4 +1,4 @@
-"""Dask on this driver: `read` makes a DataFrame of a collection's parts, `write` stores one.
+"""Dask on this driver: `read` makes a DataFrame from a collection's parts, `write` stores one.
 
     frame = read(client.shop.orders)
     write(frame, client.shop.copies, key="_id")
@@ -144,7 +144,7 @@ def write(
     job = target.job()
     if job is not None and not job.begin(frame.npartitions):
         return 0
-    # With a name, the graph of a task has no random part, and a task that is run again is the same.
+    # With a fixed name, the task graph has no random part, and a task that runs again is the same.
     store = dask.delayed(_store)
     stored = [store(target, part, place) for place, part in enumerate(frame.to_delayed())]
     written = sum(dask.compute(*stored))

@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures for a real server, clients and a clean database, and the commands of a failed test.
 
-pytest finds it by its entry point. It loads nothing of the driver until a test asks for a fixture.
+pytest finds it by its entry point. It loads no part of the driver until a test uses a fixture.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from mangonel.server import Server
 
 _MARK = "mangonel"
-# How long the end of a run waits for a server that ran before it.
+# How many seconds the end of a run waits for a server that was running before it.
 _DROP_TIMEOUT_S = 5.0
-# What one process keeps from test to test: by the options of a mark, a server and a client of it.
+# Servers and clients that one process keeps from test to test, by the options of the mark.
 _kept = ExitStack()
 _servers: dict[str, Server | _Running] = {}
 _clients: dict[str, MongoClient[Any]] = {}
@@ -33,7 +33,7 @@ _emptiers: dict[str, Emptier] = {}
 
 
 class _Running:
-    """A server that runs already, by its URI."""
+    """A server that is already running, known by its URI."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
@@ -71,7 +71,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Forget the commands of the test before."""
+    """Forget the commands of the previous test."""
     _recorder.clear()
 
 
@@ -81,7 +81,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     outcome: Any = yield
     report = outcome.get_result()
     if report.when == "setup":
-        # What fixtures sent while they were made belongs to the test as well.
+        # Commands that fixtures send during setup belong to the test too.
         return
     if report.failed and _recorder.commands and "mangonel_server" in getattr(item, "fixturenames", ()):
         report.sections.append(("MongoDB commands sent", _recorder.listing()))
@@ -117,9 +117,9 @@ def mangonel_async_client(mangonel_server: Server) -> Iterator[AsyncMongoClient[
 
 @pytest.fixture
 def mangonel_database(request: pytest.FixtureRequest, mangonel_client: MongoClient[Any]) -> Database[Any]:
-    """A database without documents: collections of earlier tests are there, with their indexes, and are empty.
+    """A database without documents: collections of earlier tests still exist, with their indexes, but are empty.
 
-    Each process of pytest-xdist has a database of its own.
+    Each process of pytest-xdist has its own database.
     """
     from mangonel._emptied import Emptier
 
@@ -130,7 +130,7 @@ def mangonel_database(request: pytest.FixtureRequest, mangonel_client: MongoClie
     if name not in _emptiers:
         _emptiers[name] = Emptier(database)
         if run and isinstance(_servers[name], _Running):
-            # The next run has another number, so databases of its own.
+            # The next run has another number and so uses other databases.
             _kept.callback(_drop, database)
     _emptiers[name].empty()
     _recorder.clear()
@@ -166,13 +166,13 @@ def _drop(database: Database[Any]) -> None:
     from mangonel import timeout
     from mangonel.errors import PyMongoError
 
-    # The run has ended; its server may have as well.
+    # The run has ended; its server may have ended too.
     with suppress(PyMongoError), timeout(_DROP_TIMEOUT_S):
         database.client.drop_database(database.name)
 
 
 def _server_of(request: pytest.FixtureRequest) -> tuple[str, Server | _Running]:
-    """Return the server that a test's marks ask for, and its name among the running ones. The nearest mark wins."""
+    """Return the server for a test's marks, and its name among the running ones. The nearest mark wins."""
     options: dict[str, Any] = {}
     for mark in reversed(list(request.node.iter_markers(_MARK))):
         if mark.args:
@@ -180,7 +180,7 @@ def _server_of(request: pytest.FixtureRequest) -> tuple[str, Server | _Running]:
         options.update(mark.kwargs)
     is_marked = bool(options)
     if options.get("tls") is False:
-        # What a mark nearer to the test takes back.
+        # A mark nearer to the test switched TLS off again.
         del options["tls"]
     name = repr((is_marked, sorted(options.items())))
     if name not in _servers:

@@ -3,8 +3,8 @@
     ray.data.read_datasource(Source(client.shop.orders))
     dataset.write_datasink(Sink(client.shop.copies, key="_id"))
 
-Parts are planned once, by the process that makes the source, and read by Ray's workers straight into Arrow. Credentials
-are never pickled: workers have them from the environment variable `MANGONEL_URI` or from `connect=`. Needs
+The process that makes the source plans the parts once, and Ray's workers read them straight into Arrow. Credentials are
+never pickled: workers get them from the environment variable `MANGONEL_URI` or from `connect=`. Needs
 `pip install "mangonel[ray]"`.
 """
 
@@ -26,21 +26,21 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
     """The documents of a query as a source of Ray Data: `ray.data.read_datasource(Source(collection))`.
 
     Every execution of the dataset reads the same parts, which are planned when the source is made. A part whose worker
-    was killed is read again. With `snapshot`, that gives the same rows.
+    was killed is read again; only with `snapshot` are the rows then surely the same.
 
     Args:
         collection: a collection of the blocking face.
         filter: query document. None: all documents.
         schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
-            looks at every document.
-        sample: look at this many documents for the schema; fields that none of them has are not read.
-        on_invalid, missing: as for `Cursor.to_arrow`. `on_invalid` is "string" without a schema, else "raise".
-        parts: how many parts, which are Ray's read tasks. None: one for 64 MiB of the collection.
+            reads every document.
+        sample: infer the schema from this many documents; fields that none of them has are not read.
+        on_invalid, missing: as for `Cursor.to_arrow`. `on_invalid=None`: "string" without a schema, otherwise "raise".
+        parts: how many parts, which are Ray's read tasks. None: one for each 64 MiB of the collection.
         snapshot, connect: as for `Collection.partitions`.
 
     Raises:
-        TypeError: a collection of the asyncio face.
-        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
+        TypeError: `collection` is of the asyncio face.
+        ConfigurationError: MANGONEL_URI is for another deployment, and `connect` is None.
         SnapshotUnavailable, OperationFailure, AutoReconnect: as for `partitions`.
 
     Example:
@@ -79,7 +79,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
         return "Mangonel"
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Return the bytes of the collection, or None where they are unknown."""
+        """Return the size of the collection in bytes, or None if it is unknown."""
         return self._found.size or None
 
     def get_read_tasks(
@@ -88,8 +88,8 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
         """Return a task for each part.
 
         Args:
-            parallelism: the number that Ray would like; the parts are planned already.
-            per_task_row_limit: rows that a task returns at most.
+            parallelism: the number that Ray prefers; ignored, since the parts are already planned.
+            per_task_row_limit: the most rows that a task returns.
             data_context: not used.
         """
         parts, schema, reader = self._found.parts, self._found.schema(), self._found.reader()
@@ -103,21 +103,21 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
 class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
     """A collection as a target of Ray Data: `dataset.write_datasink(Sink(collection))`.
 
-    Ray runs a task again when its worker was killed. Then rows are doubled, unless `key` or `once` is given.
+    Ray runs a task again if its worker was killed. This duplicates rows, unless `key` or `once` is set.
     Columns of 12 bytes are stored as ObjectIds, of 16 bytes as UUIDs.
 
     Args:
         collection: a collection of the blocking face.
         key: a column, or several; a row replaces the document with the same values, as for `insert_arrow`.
-        once: a name of this write among all. Each task stores its rows in one transaction, and only once; a later write
-            of the name stores nothing. If the earlier one did not end, a later one raises InvalidOperation, unless Ray
-            keeps the order of blocks (`execution_options.preserve_order`). Needs blocks that are the same when they are
-            computed again, and a replica set or sharded cluster.
+        once: a unique name for this write. Each task stores its rows in one transaction, and only once; a later write
+            with the same name stores nothing. If the earlier write did not end, a later one raises InvalidOperation,
+            unless Ray keeps the order of blocks (`execution_options.preserve_order`). Needs blocks that are the same if
+            they are computed again, and a replica set or sharded cluster.
         connect: as for `Collection.partitions`.
 
     Raises:
-        TypeError: a collection of the asyncio face.
-        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
+        TypeError: `collection` is of the asyncio face.
+        ConfigurationError: MANGONEL_URI is for another deployment, and `connect` is None.
 
     Example:
         >>> dataset.write_datasink(Sink(client.shop.copies, key="_id"))
@@ -134,13 +134,13 @@ class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
         self._target = Target(collection, key=key, once=once, connect=connect)
 
     def on_write_start(self, schema: Any = None) -> None:
-        """Note that the write begins; Ray calls this once, before its tasks.
+        """Record that the write begins; Ray calls this once, before its tasks.
 
         Args:
             schema: not used.
 
         Raises:
-            InvalidOperation: `once` is the name of another write, or of an earlier one whose tasks had other numbers.
+            InvalidOperation: `once` names another write, or an earlier one whose tasks had other numbers.
         """
         job = self._target.job()
         if job is not None:
@@ -150,13 +150,13 @@ class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
             job.begin(is_numbered_anew=not is_ordered)
 
     def on_write_complete(self, write_result: Any) -> None:
-        """Note that all tasks have stored their rows.
+        """Record that all tasks have stored their rows.
 
         Args:
-            write_result: with the result of each task.
+            write_result: holds the result of each task.
 
         Raises:
-            InvalidOperation: an earlier write of the name had more tasks and did not end.
+            InvalidOperation: an earlier write with this name had more tasks and did not end.
         """
         job = self._target.job()
         if job is not None:
@@ -167,7 +167,7 @@ class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
 
         Args:
             blocks: tables.
-            ctx: the task, whose number names its part.
+            ctx: the task, whose number is the number of its part.
         """
         import pyarrow
         from ray.data.block import BlockAccessor

@@ -17,12 +17,12 @@ __all__ = ["Commands", "TooManyCommands", "count_commands"]
 
 # Commands that no program sends by itself.
 _NOT_COUNTED = frozenset({"hello", "ping", "endSessions", "killCursors", "explain"})
-# How much of a command a message shows.
+# How many characters of a command a message shows.
 _LONGEST = 300
 
 
 class Commands:
-    """The commands that were sent, in order. A listener of commands; `len()` returns their number.
+    """The commands that were sent, in order. A command listener; `len()` returns the number of commands.
 
     Attributes:
         sent: the name of each command with its collection.
@@ -85,8 +85,8 @@ class Commands:
             remedy: the end of the message if commands were repeated.
 
         Raises:
-            TooManyCommands: there were more; the message has them.
-            TypeError: `at_most` is no int.
+            TooManyCommands: there were more; the message lists them.
+            TypeError: `at_most` is not an int.
 
         Example:
             >>> Commands().check(0)
@@ -98,10 +98,10 @@ class Commands:
                 f"expected at most {at_most} commands, got {len(self)}: {self!r}{often}\n{self.listing()}"
             )
 
-    # What a listener of commands has.
+    # The methods of a command listener.
 
     def started(self, event: CommandStartedEvent) -> None:
-        """Keep a command: the commands are a listener of the clients' events.
+        """Record a command; clients call this for each event.
 
         Example:
             >>> client = MongoClient(event_listeners=[Commands()])
@@ -130,10 +130,10 @@ class Commands:
 
 
 def check_at_most(at_most: Any) -> None:
-    """Refuse anything but a number of commands.
+    """Raise unless `at_most` is a number of commands or None.
 
     Raises:
-        TypeError: it is neither an int nor None.
+        TypeError: `at_most` is neither an int nor None.
     """
     if at_most is not None and (not isinstance(at_most, int) or isinstance(at_most, bool)):
         raise TypeError(f'expected an int for "at_most", got {type(at_most).__name__}')
@@ -146,12 +146,12 @@ def count_commands(
     """Count the commands that clients send inside a block, in all threads and tasks.
 
     Args:
-        clients: clients of either face. None given: all clients of the process, also those made inside the block.
+        clients: clients of either face. Without any: all clients of the process, also those made inside the block.
         at_most: the allowed number. None: any number.
 
     Raises:
-        TooManyCommands: there were more; the message has them. It is an AssertionError too.
-        TypeError: one of `clients` is no client, or `at_most` no int.
+        TooManyCommands: there were more; the message lists them. It is an AssertionError too.
+        TypeError: one of `clients` is not a client, or `at_most` is not an int.
 
     Example:
         >>> with mangonel.testing.count_commands(at_most=1) as commands:
@@ -165,7 +165,7 @@ def count_commands(
         core_of(client, "clients")
     check_at_most(at_most)
     commands = Commands()
-    # By identity: clients of one deployment are equal.
+    # Keyed by identity: clients of one deployment are equal.
     heard: dict[int, Any] = {id(client): client for client in clients or living()}
     for client in heard.values():
         client._listeners.add(commands)
