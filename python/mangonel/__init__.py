@@ -82,7 +82,7 @@ _HOMES = {
     "timeout": "_faces.deadline",
 }
 
-# Modules that programs reach as attributes, as in `mangonel.errors.DuplicateKeyError`.
+# Modules that programs use as attributes, as in `mangonel.errors.DuplicateKeyError`.
 _MODULES = frozenset(
     [
         "asynchronous",

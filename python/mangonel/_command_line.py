@@ -1,4 +1,4 @@
-"""Shared by every sub-command of `mangonel`: the parser, the URI argument, exit statuses and errors of usage.
+"""Shared by all sub-commands of `mangonel`: the parser, the URI argument, exit statuses and usage errors.
 
 Must stay light, since the command line loads it first; knows no sub-command.
 """
@@ -17,11 +17,11 @@ EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
-# A count, as a server takes one.
+# The largest count that a server accepts.
 MOST = 2**31 - 1
 PORTS = (0, 65_535)
 
-# Columns of an example, which is indented by two, or by six where it is folded.
+# The most columns of an example, without its indent of two, or of six where it is folded.
 _WIDEST = 74
 
 LOCAL = "mongodb://localhost:27017"
@@ -37,9 +37,9 @@ EXPECTED = {
 }
 WRONG_USE = {"mangonel.errors": "InvalidURI"}
 UNREACHED = {"mangonel.errors": "ServerSelectionTimeoutError"}
-# Modules that not every installation has; the extra named after the command installs them.
+# Optional modules; the extra named after the command installs them.
 APART = ("mangonel.lab", "mangonel.demo", "mangonel.engines")
-# Module -> the extra of `pip install "mangonel[…]"` that installs it, where that is not named after the command.
+# Module -> the extra of `pip install "mangonel[…]"` that installs it, if it is not named after the command.
 EXTRAS = {
     "pyarrow": "arrow",
     "dns": "srv",
@@ -56,11 +56,11 @@ _LOGIN = re.compile(r"(:/+)\S*@")
 
 
 class UsageProblem(Exception):
-    """An argument that parses but makes no sense; `main` prints it as argparse prints its own errors."""
+    """An argument that parses but makes no sense; `main` prints it like argparse's own errors."""
 
 
 class Help(argparse.HelpFormatter):
-    """Wraps each line of a text by itself and leaves indented lines, such as examples, unchanged."""
+    """Wraps each line of a text separately and leaves indented lines, such as examples, unchanged."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = (
@@ -71,11 +71,11 @@ class Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that accepts options anywhere, and whose first word may be a URI or be left out.
+    """A parser that accepts options anywhere. Its first word may be a URI, which may be left out.
 
-    A first word that does not look like a URI is taken for the next argument, if there is one. Words of
-    `behind_uri` are accepted with a URI only: a mistyped URI must not be taken for a collection, and the collection for
-    a file.
+    If the first word does not look like a URI, it is taken for the next argument, if there is one. Words of
+    `behind_uri` are accepted only after a URI: a mistyped URI must not be taken for a collection, and the collection
+    for a file.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
         return len(words) > 1 and given != self.uri.default and "://" not in given
 
     def _refuse_uri_alone(self, found: argparse.Namespace) -> None:
-        """Report a missing word where argparse would take the URI for it."""
+        """Report a missing word if argparse would take the URI for it."""
         for action in self._get_positional_actions():
             given = getattr(found, action.dest, None)
             if (
@@ -148,7 +148,7 @@ def add_command(
     Args:
         help: one line, without a full stop.
         description: more help, in full sentences.
-        example: a command line, or several, each on its line.
+        example: a command line, or several, one per line.
         failure: the meaning of exit status 1.
         statuses: every exit status in words, if they differ from the usual ones.
     """
@@ -161,7 +161,7 @@ def add_command(
 
 
 def _folded(line: str) -> str:
-    """Return a command line that fits a terminal of 80 columns: broken before options, where a shell joins it."""
+    """Return a command line for a terminal of 80 columns: broken before options, with a backslash for the shell."""
     if len(line) <= _WIDEST:
         return line
     head, option, tail = line[: _WIDEST - 1].rpartition(" -")
@@ -169,10 +169,10 @@ def _folded(line: str) -> str:
 
 
 def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None = LOCAL) -> None:
-    """Add the URI, which every command takes as its first word.
+    """Add the URI, the first word of every command.
 
     Args:
-        help: what the URI addresses, and what happens without one if no default says so.
+        help: what the URI addresses, and, unless `default` says it, what happens without a URI.
         default: the URI when none is given; "" makes it required.
     """
     told = f"{help} (default: {default})" if default else help
@@ -188,7 +188,7 @@ def add_output(parser: argparse.ArgumentParser, help: str, **more: Any) -> None:
 
 
 def write_output(text: str, output: str | None) -> None:
-    """Write a text to the file of `-o`; to standard output if that is left out or `-`."""
+    """Write a text to the file of `-o`, or to standard output if `-o` is left out or `-`."""
     if output in (None, "-"):
         print(text, end="")
     else:
@@ -197,7 +197,7 @@ def write_output(text: str, output: str | None) -> None:
 
 
 def on_one_line(text: str) -> str:
-    """Return a text of unknown origin with those characters escaped that end a line or control a terminal."""
+    """Return a text of unknown origin, with the characters escaped that end a line or control a terminal."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
@@ -205,9 +205,9 @@ def number(least: float, most: float = MOST, *, of: Callable[[str], float] = int
     """Return the `type` of an argument that is a number.
 
     Args:
-        least: the smallest that makes sense.
-        most: the largest.
-        of: the class that reads it: int, or float for fractions too.
+        least: the smallest valid number.
+        most: the largest valid number.
+        of: the class that parses it: int, or float to allow fractions.
     """
 
     def read(text: str) -> float:
@@ -215,7 +215,7 @@ def number(least: float, most: float = MOST, *, of: Callable[[str], float] = int
             found = of(text)
         except ValueError:
             found = math.nan
-        # False for nan, too.
+        # The comparison is false for nan too.
         if not least <= found <= most:
             kind = "a whole number" if of is int else "a number"
             raise argparse.ArgumentTypeError(f"expected {kind} from {least} to {most}, got {text!r}")
@@ -228,7 +228,7 @@ def program_module(name: str) -> Any:
     """Return a module of the user's program; the current folder is searched first.
 
     Args:
-        name: its name, as `shop.models`.
+        name: its name, such as `shop.models`.
 
     Raises:
         UsageProblem: there is no such module.
@@ -265,7 +265,7 @@ def without_login(text: str) -> str:
 
 
 def explain(error: Exception, extra: str) -> tuple[str, int]:
-    """Return the message, with its remedy, and the exit status for an error; "" if the error is a bug of ours.
+    """Return the message, with its remedy, and the exit status for an error; "" for a bug in this package.
 
     Args:
         extra: the extra of `pip install "mangonel[…]"` that installs the modules the command needs.
@@ -286,7 +286,7 @@ def explain(error: Exception, extra: str) -> tuple[str, int]:
     said = without_login(said)
     if any(_is_one_of(each, WRONG_USE) for each in (error, error.__cause__)):
         return said, EXIT_USAGE
-    # An import error with a cause already carries an explanation; one without a cause is a mistake of ours.
+    # An import error with a cause already has an explanation; one without a cause is a bug in this package.
     is_told = isinstance(error, ImportError) and isinstance(error.__cause__, ImportError)
     is_expected = is_told or isinstance(error, OSError) or _is_one_of(error, EXPECTED)
     return said if is_expected else "", EXIT_FAILURE

@@ -29,7 +29,7 @@ class Place(NamedTuple):
         offers: each word that may follow, with its description.
         options: each option that may follow, with its description.
         valued: the options that take a value.
-        commands: the offers that lead to a place of their own.
+        commands: the offers that lead to another place.
     """
 
     words: str
@@ -64,7 +64,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
     known = []
     for name in COMMANDS:
-        # A command whose dependencies are missing is offered without its own words.
+        # A command with missing dependencies is offered without its own words.
         with contextlib.suppress(ImportError):
             parser_of([name])
             known.append(name)
@@ -97,7 +97,7 @@ def _words(prog: str) -> str:
     return " ".join(re.findall(r"[a-z0-9-]+", prog))
 
 
-# bash and zsh have the same `case`: it finds the place from the words before the cursor.
+# The same `case` for bash and zsh: it finds the place from the words before the cursor.
 WALK = """\
     local place=mangonel each
     for each in {before}; do

@@ -3,7 +3,7 @@
 The first client of a process has a time budget, and importing `typing`, `collections`, `enum` and `re` exceeds it. A
 module that the first client loads takes `Mapping`, `deque` and the like from here. It declares names that it may not
 need with `late_names` (names of a module) or `LateClass` (a class attribute), which import them at first use. Type
-checkers see the originals. Must not know: anything else of the package.
+checkers see the originals. Must not know: the rest of the package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as TypeVar
 else:
-    # The native half of `collections` and the module behind `collections.abc`; the interpreter's start has loaded both.
+    # The native half of `collections` and the module behind `collections.abc`; both are loaded at interpreter start.
     from _collections import deque as deque
     from _collections_abc import ItemsView as ItemsView
     from _collections_abc import Iterable as Iterable
@@ -66,7 +66,7 @@ def late_names(module: str, homes: dict[str, str], submodules: tuple[str, ...] =
     Args:
         module: the name of the module.
         homes: name -> the module that defines it.
-        submodules: submodules that are also names of it.
+        submodules: submodules that are also attributes of the module.
     """
 
     def load(name: str) -> Any:
@@ -75,7 +75,7 @@ def late_names(module: str, homes: dict[str, str], submodules: tuple[str, ...] =
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         found = _import(homes[name], name)
-        # The next access finds it without coming here.
+        # The next access finds the attribute without calling this.
         setattr(sys.modules[module], name, found)
         return found
 
@@ -87,7 +87,7 @@ def _import(home: str, name: str) -> Any:
 
 
 if TYPE_CHECKING:
-    # The class attribute is replaced by its class at first access.
+    # The first access replaces the class attribute by its class.
     LateClass: Any
 else:
 

@@ -1,6 +1,6 @@
-"""The client of a sub-command, which says on standard error that it waits for a server; the database and collection.
+"""The client, database and collection of a sub-command. Reports waits for a server on standard error.
 
-A selection waits for 30 seconds by default, at the start and whenever the deployment has lost its server.
+A server selection waits for up to 30 seconds by default, at the start and whenever the deployment has lost its server.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mangonel._command_line import UsageProblem, without_login
 
 __all__ = ["database_of", "named_collection", "opened"]
 
-# Seconds between two looks at the deployment.
+# Seconds between two checks of the deployment.
 _PAUSE = 2.0
 
 
@@ -24,7 +24,7 @@ def opened(command: str, uri: str, **options: Any) -> Iterator[Any]:
     """Open a client for a block.
 
     Args:
-        command: as the user has called it, for the message.
+        command: the command as the user called it, for the message.
         uri, options: as for `MongoClient`.
     """
     from mangonel import MongoClient
@@ -41,7 +41,7 @@ def opened(command: str, uri: str, **options: Any) -> Iterator[Any]:
 
 
 def database_of(client: Any, name: str | None) -> Any:
-    """Return the database of `--database`, else that of the URI, else `test`."""
+    """Return the database of `--database`, or of the URI, or `test`."""
     return client[name] if name else client.get_default_database("test")
 
 
@@ -51,11 +51,11 @@ def named_collection(client: Any, database: str | None, name: str) -> Any:
     Args:
         client: the client of the command.
         database: the value of `--database`.
-        name: the collection. Where neither `database` nor the URI names a database, a name with a dot has one:
+        name: the collection. If neither `database` nor the URI names a database, a name with a dot does:
             `shop.orders`.
 
     Raises:
-        UsageProblem: the text with a dot names no database and collection.
+        UsageProblem: a name with a dot is not a valid database and collection.
     """
     from mangonel.errors import InvalidName
 
@@ -69,7 +69,7 @@ def named_collection(client: Any, database: str | None, name: str) -> Any:
 
 
 def _tell_waits(command: str, client: Any, is_over: threading.Event) -> None:
-    """Print what the deployment lacks, once until it has it."""
+    """Print what the deployment lacks, once for each wait."""
     is_told = False
     while not is_over.wait(_PAUSE):
         found = client.topology_description

@@ -10,12 +10,12 @@ from mangonel._command_line import UsageProblem
 def query_of(
     text: str | None, name: str = "--filter", error: type[Exception] = UsageProblem
 ) -> dict[str, Any] | None:
-    """Return the query document that a text has as extended JSON; None without one.
+    """Return the query document in a text of extended JSON; None without a text.
 
     Args:
-        text: the value of an argument.
-        name: its name, for the message.
-        error: the class of the exception if it has something else.
+        text: the value of the argument.
+        name: the argument's name, for the message.
+        error: the class of the exception for any other text.
     """
     if text is None:
         return None

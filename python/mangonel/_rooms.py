@@ -1,6 +1,6 @@
-"""Registers the modules of upper rooms that lower ones give the objects of: `to_polars`, `find(into=...)`.
+"""Registers modules of upper rooms whose objects lower rooms return: `to_polars`, `find(into=...)`.
 
-Imported with the package, so that a registration stands before it is asked for; imports a room at its first use.
+Imported with the package, so that every module is registered before it is needed; a room is imported at first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The driver's version. A test compares it with Cargo.toml, which names the wheel."""
+"""The driver's version. A test compares it with Cargo.toml, which has the wheel's version."""
 
 from __future__ import annotations
 

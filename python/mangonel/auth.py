@@ -1,4 +1,4 @@
-"""The user of a client: the authentication mechanisms, and the checks of a user by their rules.
+"""The user of a client: the authentication mechanisms, and the checks of credentials against their rules.
 
 Knows no connection; the core runs the conversation. Spec: auth. Names and rules are PyMongo's.
 """
@@ -26,7 +26,7 @@ MECHANISMS = frozenset(
         "SCRAM-SHA-256",
     }
 )
-"""The names of the mechanisms that options may name."""
+"""The names of the mechanisms that options accept."""
 
 EXTERNAL = "$external"
 
@@ -36,12 +36,12 @@ _EXTERNAL = _NAMELESS | {"GSSAPI"}
 
 
 class MongoCredential:
-    """A user as a client authenticates it. Its `repr` hides the password.
+    """The credentials of a client's user. Their `repr` hides the password.
 
     Attributes:
-        mechanism: name of the mechanism; with `DEFAULT` the server says which SCRAM it has for the user.
+        mechanism: name of the mechanism; with `DEFAULT` the server decides which SCRAM to use.
         source: the database that knows the user; `$external` for mechanisms with an external authority.
-        username, password: or None where the mechanism has none.
+        username, password: None if the mechanism has none.
         mechanism_properties: the checked properties of the mechanism.
         responder: computes the client's messages if the core cannot; None for most mechanisms.
         allowed_hosts: patterns of the hosts that may receive the credentials; None for any.
@@ -113,8 +113,8 @@ def has_secret(host: Any, keywords: Mapping[str, Any]) -> bool:
 
 
 def without_frames(error: BaseException | None) -> None:
-    """Remove the frames, and so their local variables, from an error and from its causes."""
-    # An error may lead to itself: `raise error from error`.
+    """Remove the frames, and with them local variables, from an error and from its causes."""
+    # An error may be its own cause: `raise error from error`.
     seen: set[int] = set()
     left = [error]
     while left:
@@ -134,7 +134,7 @@ def without_values(error: Exception) -> Exception:
     if isinstance(error, InvalidDocument):
         return type(error)(str(error))
     if isinstance(error, UnicodeEncodeError):
-        # The whole text is one of its arguments.
+        # The whole text is one of the error's arguments.
         culprit = error.object[error.start : error.end]
         return UnicodeEncodeError(error.encoding, culprit, 0, len(culprit), error.reason)
     without_frames(error)
@@ -148,12 +148,12 @@ def build_credential(
 
     Args:
         options: checked options by lower-case name.
-        username, password, database: of the connection string or of keyword arguments.
+        username, password, database: from the connection string or keyword arguments.
 
     Raises:
         ConfigurationError, ValueError: the options do not fit the mechanism. Nothing was sent.
     """
-    # A URI with a name and no password gives an empty password, which no mechanism accepts.
+    # For a URI with a name and no password, the password is an empty string, which no mechanism accepts.
     password = password or None
     mechanism: str | None = options.get("authmechanism")
     if mechanism is None:
@@ -185,7 +185,7 @@ def build_credential(
             raise ConfigurationError("PLAIN requires a password")
         for name, value in (("username", username or ""), ("password", password)):
             if "\0" in value:
-                # What follows would be read as the password (RFC 4616).
+                # The server would read the text after a NUL as the password (RFC 4616).
                 raise ConfigurationError(f"expected a {name} without NUL, which separates both in PLAIN")
         return MongoCredential(mechanism, source or database or EXTERNAL, username, password, {})
     if password is None:
@@ -221,7 +221,7 @@ def _gssapi(username: str, password: str | None, properties: Mapping[str, Any]) 
     return credential
 
 
-# The hosts that a person's token may be sent to unless ALLOWED_HOSTS says otherwise (auth specification).
+# The hosts that may receive a human user's token, unless ALLOWED_HOSTS says otherwise (auth specification).
 _OIDC_HOSTS = (
     "*.mongodb.net",
     "*.mongodb-qa.net",

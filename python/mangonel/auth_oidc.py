@@ -1,4 +1,4 @@
-"""Callbacks of MONGODB-OIDC: how an application hands the driver its access tokens.
+"""Callbacks of MONGODB-OIDC: applications pass access tokens to the driver with them.
 
 Names and fields are PyMongo's. Spec: auth, "MONGODB-OIDC".
 """
@@ -21,7 +21,7 @@ class OIDCIdPInfo:
 
     Attributes:
         issuer: URL of the provider's discovery document, without its well-known path.
-        clientId: the application's name there.
+        clientId: the application's id at the provider.
         requestScopes: scopes to request in addition.
     """
 
@@ -39,7 +39,7 @@ class OIDCCallbackContext:
         username: the user name of the connection string, or an empty string.
         version: the version of this interface: 1.
         refresh_token: the refresh token of an earlier result. Human callbacks only.
-        idp_info: the identity provider to ask. Human callbacks only.
+        idp_info: the identity provider to use. Human callbacks only.
     """
 
     timeout_seconds: float
@@ -79,8 +79,8 @@ class OIDCCallback(abc.ABC):
     def fetch(self, context: OIDCCallbackContext) -> OIDCCallbackResult | Awaitable[OIDCCallbackResult]:
         """Return a token. With an AsyncMongoClient this may be a coroutine function.
 
-        One thread at a time calls it, at most once in 100 ms. An exception from it is raised by the operation that
-        needed the token.
+        One thread at a time calls it, at most once in 100 ms. The operation that needs the token raises any exception
+        from it.
 
         Args:
             context: the server's identity provider, and the last refresh token.

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _fail(f"mangonel {given[0]}", error, given[0])
     options, unknown = parser.parse_known_args(given)
-    # argparse would report the error for the main parser, and that usage line does not help.
+    # argparse would report the error with the usage line of the main parser, which does not help.
     chosen: Parser = options.parser
     if unknown:
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has exited, as in `mangonel … | head`: no message is needed.
+        # The reader of the output has exited, as in `mangonel … | head`: no message is needed.
         sys.stderr.close()
         return EXIT_FAILURE
     except Exception as error:

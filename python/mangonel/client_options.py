@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientOptions"]
 
-# Any value of these turns TLS on; of the flags, only False does (they loosen what TLS checks).
+# Any value of these turns TLS on; a flag does so only if False, since True loosens the checks of TLS.
 _FILES_OF_TLS = ("tlscertificatekeyfile", "tlscertificatekeyfilepassword", "tlscafile", "tlscrlfile")
 _IMPLIES_TLS = (*_FILES_OF_TLS, "ssl_context")
 _FALSE_IMPLIES_TLS = (
@@ -90,7 +90,7 @@ def _shown(name: str, value: Any) -> str:
     if name == "authmechanismproperties" and isinstance(value, dict):
         return repr({key: found if is_open_property(key) else "<redacted>" for key, found in value.items()})
     if name.endswith("ms") and name != "wtimeoutms" and isinstance(value, int | float):
-        # Stored in seconds, given in milliseconds.
+        # Stored in seconds, passed in milliseconds.
         return str(int(value * 1000))
     return repr(value)
 
@@ -101,12 +101,12 @@ class ClientOptions:
     Args:
         username, password, database: from the connection string, or None.
         options: checked options by lower-case name; times in seconds.
-        is_sync: which face the client has.
-        seeds: hosts and ports to begin with.
+        is_sync: True for the blocking face, False for asyncio.
+        seeds: the hosts and ports to contact first.
 
     Raises:
         ConfigurationError: options contradict each other or are not supported.
-        ValueError: minPoolSize above maxPoolSize.
+        ValueError: minPoolSize is above maxPoolSize.
     """
 
     seeds: tuple[_Address, ...]
@@ -174,9 +174,8 @@ class ClientOptions:
     ) -> ClientOptions:
         """Return the options for the arguments of a client's constructor.
 
-        Keyword arguments win over the connection string. A wrong or unknown option is dropped with a UserWarning if it
-        stands in the
-        connection string, and raises if it is a keyword argument.
+        Keyword arguments override the connection string. A wrong or unknown option in the connection string is dropped
+        with a UserWarning; as a keyword argument it raises.
 
         Args:
             host, port, document_class, tz_aware, connect, type_registry: as for `MongoClient`.
@@ -184,7 +183,7 @@ class ClientOptions:
             is_sync: False for an asyncio client.
 
         Raises:
-            InvalidURI, ConfigurationError: see there.
+            InvalidURI, ConfigurationError: as for `MongoClient`.
             TypeError, ValueError: a keyword argument has a wrong value.
 
         Example:
@@ -198,7 +197,7 @@ class ClientOptions:
         if not 0 < port <= _LAST_PORT:
             import warnings
 
-            # As with PyMongo, the client can be made; programs expect the error when it connects.
+            # As in PyMongo, the client is made nevertheless; programs expect the error when it connects.
             warnings.warn(
                 f"expected a port between 1 and {_LAST_PORT}, got {port}; the client cannot connect",
                 UserWarning,
@@ -225,7 +224,7 @@ class ClientOptions:
         if given.get("password") and not (given.get("username") or parts["username"]):
             import warnings
 
-            # PyMongo says nothing.
+            # PyMongo does not warn.
             warnings.warn(
                 "expected a username with the password, got none; the client does not log in",
                 UserWarning,
@@ -292,7 +291,7 @@ class ClientOptions:
             made = self._merged(*self._srv.resolved(), not self._pool_options._is_async)
         except Exception as error:
             if self._credentials is not None:
-                # The locals of those frames hold the password.
+                # The frames' locals hold the password.
                 without_frames(error)
             raise
         made._srv = self._srv
@@ -321,12 +320,12 @@ class ClientOptions:
 
     @property
     def direct_connection(self) -> bool | None:
-        """Whether only the given host is used, even if it belongs to a replica set. None: decided by its type."""
+        """Whether only the given host is used, even if it belongs to a replica set. None: its type decides."""
         return self._options.get("directconnection")
 
     @property
     def local_threshold_ms(self) -> float:
-        """The latency window in milliseconds: how much slower than the nearest a server may be and still be chosen."""
+        """The latency window: how many milliseconds slower than the nearest a suitable server may be."""
         return self._get("localthresholdms")
 
     @property
@@ -422,7 +421,7 @@ class ClientOptions:
 
     @property
     def advise(self) -> bool:
-        """Whether to warn of commands that will be slow; by default, the environment decides."""
+        """Whether to warn of slow commands; by default, the environment decides."""
         asked = self._get("advise")
         if asked is None:
             return os.environ.get("MANGONEL_ADVISE", "").lower() in ("1", "true", "yes")
@@ -451,7 +450,7 @@ class ClientOptions:
         return bool(self._get("enableoverloadretargeting") if keyword is None else keyword)
 
     def core_options(self) -> dict[str, Any]:
-        """Return the options as the Rust core takes them: flat, whole milliseconds, None for "no limit".
+        """Return the options in the Rust core's form: flat, whole milliseconds, None for "no limit".
 
         Keys: `hosts` (pairs of host and port; a port of None marks a socket's path), `app_name`, `metadata`,
         `direct_connection`, `load_balanced`, `replica_set`, `max_pool_size` (0: no limit), `min_pool_size`,
@@ -460,7 +459,7 @@ class ClientOptions:
         `heartbeat_frequency_ms`, `min_heartbeat_ms`, `local_threshold_ms`, `server_selector`,
         `server_monitoring_mode`, `is_faas`, `retry_writes`,
         `retry_reads`, `max_adaptive_retries`, `enable_overload_retargeting`, `credential` (a MongoCredential or None),
-        `compressors` (names, the most wanted first), `zlib_compression_level`, `api_version`, `api_strict`,
+        `compressors` (names in order of preference), `zlib_compression_level`, `api_version`, `api_strict`,
         `api_deprecation_errors`.
         """
         from mangonel.handshake_metadata import is_faas
@@ -468,7 +467,7 @@ class ClientOptions:
         pool = self._pool_options
         api = pool.server_api
         return {
-            # There are no hosts before DNS has answered.
+            # Before DNS has answered there are no hosts.
             "hosts": [seed for seed in self.seeds if _is_reachable(seed)] if self._is_resolved else [],
             "app_name": pool.appname,
             "metadata": pool.metadata,
@@ -504,7 +503,7 @@ class ClientOptions:
 
 
 def _is_reachable(seed: _Address) -> bool:
-    """Return whether a server can have this port; a socket's path has none."""
+    """Return whether a server can have this port; True for the path of a socket."""
     port = seed[1]
     return port is None or 0 < port <= _LAST_PORT
 
@@ -513,7 +512,7 @@ def _parse_hosts(
     entities: Sequence[str], port: int, srv_max_hosts: int | None
 ) -> tuple[dict[str, Any], list[_Address]]:
     """Return the parts of the one URI among the hosts (empty without one), and every seed once."""
-    # A slash cannot stand in a hostname, so it marks a URI.
+    # Hostnames contain no slash, so a slash marks a URI.
     uris = [entity for entity in entities if "/" in entity]
     if len(uris) > 1:
         raise ConfigurationError("host must not contain multiple MongoDB URIs")
@@ -541,7 +540,7 @@ def _refuse_srv_options(options: CaseInsensitiveDict) -> None:
 def _default_connect(options: Mapping[str, Any]) -> bool:
     from mangonel.handshake_metadata import is_faas
 
-    # Function services may fork or freeze the process after it started.
+    # Function services may fork or freeze the process after its start.
     return bool(options.get("connect", not is_faas()))
 
 

@@ -37,7 +37,7 @@ class CollationStrength:
 class CollationAlternate:
     """Values for `alternate`: whether spaces and punctuation count."""
 
-    #: They count as letters do.
+    #: They count like letters.
     NON_IGNORABLE = "non-ignorable"
     #: They count only from strength QUATERNARY on.
     SHIFTED = "shifted"
@@ -48,7 +48,7 @@ class CollationMaxVariable:
 
     #: Punctuation and spaces.
     PUNCT = "punct"
-    #: Spaces alone.
+    #: Only spaces.
     SPACE = "space"
 
 
@@ -61,7 +61,7 @@ class CollationCaseFirst:
     OFF = "off"
 
 
-# Option -> its check, in the order in which the document carries them.
+# Option -> its check, in the order of the fields in the document.
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "caseLevel": validate_boolean,
     "caseFirst": validate_string,
@@ -78,7 +78,7 @@ class Collation:
     """The rules by which the server compares strings in an operation, an index or a collection. Immutable.
 
     Args:
-        locale: ICU locale id in exactly the server's spelling, as `"en_US"`, or `"simple"` for bytes.
+        locale: ICU locale id in exactly the server's spelling, such as `"en_US"`, or `"simple"` to compare bytes.
         caseLevel: True: case counts even at strength 1 and 2.
         caseFirst: see CollationCaseFirst.
         strength: see CollationStrength.
@@ -87,7 +87,7 @@ class Collation:
         maxVariable: see CollationMaxVariable.
         normalization: True: compare after Unicode NFD.
         backwards: True: accents compare from the end of the word, as in French dictionaries.
-        kwargs: sent to the server as they are.
+        kwargs: sent to the server unchanged.
 
     Raises:
         TypeError, ValueError: an option has the wrong type.

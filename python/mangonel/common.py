@@ -46,14 +46,14 @@ ENABLE_OVERLOAD_RETARGETING = False
 
 
 def validate_boolean(option: str, value: Any) -> bool:
-    """Return `value` if it is True or False; raise TypeError otherwise."""
+    """Return `value`; raise TypeError if it is neither True nor False."""
     if isinstance(value, bool):
         return value
     raise TypeError(f"{option} must be True or False, was: {option}={value}")
 
 
 def validate_integer(option: str, value: Any) -> int:
-    """Return `value`, or the number that its text spells; raise TypeError or ValueError otherwise."""
+    """Return `value` as an int; a str is parsed. Raise TypeError or ValueError for anything else."""
     if isinstance(value, int):
         return value
     if isinstance(value, str):
@@ -65,26 +65,26 @@ def validate_integer(option: str, value: Any) -> int:
 
 
 def validate_string(option: str, value: Any) -> str:
-    """Return `value` if it is a string; raise TypeError otherwise."""
+    """Return `value`; raise TypeError if it is not a string."""
     if isinstance(value, str):
         return value
     raise TypeError(f"Wrong type for {option}, value must be an instance of str, not {type(value)}")
 
 
 def validate_string_or_none(option: str, value: Any) -> str | None:
-    """Return `value` if it is a string or None; raise TypeError otherwise."""
+    """Return `value`; raise TypeError if it is neither a string nor None."""
     return None if value is None else validate_string(option, value)
 
 
 def validate_list(option: str, value: Any) -> list[Any]:
-    """Return `value` if it is a list; raise TypeError otherwise."""
+    """Return `value`; raise TypeError if it is not a list."""
     if isinstance(value, list):
         return value
     raise TypeError(f"{option} must be a list, not {type(value)}")
 
 
 def validate_list_or_none(option: str, value: Any) -> list[Any] | None:
-    """Return `value` if it is a list or None; raise TypeError otherwise."""
+    """Return `value`; raise TypeError if it is neither a list nor None."""
     return None if value is None else validate_list(option, value)
 
 
@@ -101,7 +101,7 @@ def validate_list_or_mapping(option: str, value: Any) -> None:
 
 
 def validate_is_document_type(option: str, value: Any) -> None:
-    """Raise TypeError unless `value` can be stored: raw BSON, or a mapping that takes an `_id`."""
+    """Raise TypeError unless `value` can be stored: raw BSON, or a mapping to which an `_id` can be added."""
     if not isinstance(value, MutableMapping) and not _is_raw(value):
         raise TypeError(
             f"{option} must be an instance of dict, RawBSONDocument or another MutableMapping, not {type(value)}"
@@ -112,12 +112,12 @@ def validate_ok_for_replace(replacement: Mapping[str, Any]) -> None:
     """Raise unless `replacement` is a document without update operators.
 
     Raises:
-        TypeError: not a mapping.
+        TypeError: `replacement` is not a mapping.
         ValueError: the first key starts with `$`, so an update was most likely meant.
     """
     if type(replacement) is not dict:
         validate_is_mapping("replacement", replacement)
-        # Before it is asked whether it is empty, which decodes it: raw BSON goes as it is.
+        # Raw BSON is sent unchanged; checked first, since the check below would decode it.
         if _is_raw(replacement):
             return
     if replacement and next(iter(replacement)).startswith("$"):
@@ -128,8 +128,8 @@ def validate_ok_for_update(update: Any) -> None:
     """Raise unless `update` is a pipeline or a document of update operators.
 
     Raises:
-        TypeError: neither a list nor a mapping.
-        ValueError: empty, or the first key is no operator, so a replacement was most likely meant.
+        TypeError: `update` is neither a list nor a mapping.
+        ValueError: `update` is empty, or its first key is not an operator, so a replacement was most likely meant.
     """
     if type(update) is not dict:
         validate_list_or_mapping("update", update)
@@ -148,7 +148,7 @@ def partition_node(node: str) -> tuple[str, int]:
 
 
 def clean_node(node: str) -> tuple[str, int]:
-    """Return host and port of a member's name as a hello reply gives it, the host in lower case."""
+    """Return host and port of a member's name from a hello reply, the host in lower case."""
     host, port = partition_node(node)
     return host.lower(), port
 

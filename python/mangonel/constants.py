@@ -1,4 +1,4 @@
-"""Index directions and the choice of document that find_one_and_* returns; exported by `mangonel` itself."""
+"""Index directions, and the choice of the document that find_one_and_* returns; exported by `mangonel` itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEXT = "text"
 class ReturnDocument:
     """Values for `return_document` of find_one_and_replace and find_one_and_update."""
 
-    #: The document as it was, or None when it was inserted.
+    #: The document before the change, or None if it was inserted.
     BEFORE = False
-    #: The document as it is now.
+    #: The document after the change.
     AFTER = True

@@ -1,4 +1,4 @@
-"""Kinds of cursors, as the `cursor_type` argument of find names them.
+"""Kinds of cursors, for the `cursor_type` argument of find.
 
 Spec: crud (find options).
 """
@@ -15,7 +15,7 @@ class CursorType:
     NON_TAILABLE = 0
     #: On a capped collection: the cursor stays open at the end of the data, and a later read continues from there.
     TAILABLE = 2
-    #: As TAILABLE, but the server waits a few seconds for new data before it answers.
+    #: Like TAILABLE, but the server waits a few seconds for new data before it answers.
     TAILABLE_AWAIT = 34
-    #: The server sends batch after batch without being asked. Not with mongos before 7.1, nor with a limit.
+    #: The server sends all batches after a single request. Not with mongos before 7.1, and not with a limit.
     EXHAUST = 64

@@ -1,4 +1,4 @@
-"""How a library built on this driver names itself to the server.
+"""The name with which a library built on this driver identifies itself to the server.
 
 Spec: mongodb-handshake (wrapping libraries).
 """
@@ -31,8 +31,8 @@ class DriverInfo(_Fields):
         platform: its platform, if that adds to the driver's own.
 
     Raises:
-        TypeError: a field that is neither a string nor None.
-        ValueError: a field with `|`, which separates libraries in the server's log.
+        TypeError: a field is neither a string nor None.
+        ValueError: a field contains `|`, which separates libraries in the server's log.
     """
 
     __slots__ = ()

@@ -1,6 +1,6 @@
 """Every exception of the driver, and the parsing of a server's error reply. Knows no socket and no command.
 
-One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyMongo's relations.
+One tree, ordered by fault, which the right column names. PyMongo's classes keep their relations to each other.
 
     PyMongoError
     ├── UsageError                          the caller's code or settings
@@ -16,7 +16,7 @@ One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyM
     │       │   ├── NotPrimaryError
     │       │   └── ServerSelectionTimeoutError
     │       └── WaitQueueTimeoutError
-    ├── OperationFailure                    the server said no
+    ├── OperationFailure                    the server refused
     │   ├── CursorNotFound
     │   ├── ExecutionTimeout
     │   ├── SnapshotTooOld
@@ -34,7 +34,7 @@ One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyM
     └── TooManyCommands                     a test's code (also an AssertionError; `mangonel.testing`)
     InvalidDocument                         (mangonel.bson.errors; not a PyMongoError)
     └── DocumentTooLarge
-    AdviceWarning                           (a UserWarning: the program works, and will be slow)
+    AdviceWarning                           (a UserWarning: the program works, but will be slow)
 
 Specs: server-discovery-and-monitoring (error codes), crud (write errors), client-side-operations-timeout.
 """
@@ -146,7 +146,7 @@ class CollectionInvalid(UsageError):
 
 
 class NetworkError(PyMongoError):
-    """The connection failed, not the request. A read is safe to repeat; a write may or may not have happened."""
+    """The connection failed, not the request itself. A read is safe to repeat; a write may or may not have happened."""
 
 
 class ConnectionFailure(NetworkError):
@@ -176,7 +176,7 @@ class AutoReconnect(ConnectionFailure):
 
 
 class NetworkTimeout(AutoReconnect):
-    """No answer in time; the connection was closed. A write may or may not have happened."""
+    """No reply in time; the connection was closed. A write may or may not have happened."""
 
     @property
     def timeout(self) -> bool:
@@ -185,7 +185,7 @@ class NetworkTimeout(AutoReconnect):
 
 
 class NotPrimaryError(AutoReconnect):
-    """The server has stepped down or is recovering, and refused. A plain write was not applied there.
+    """The server has stepped down or is recovering, and refused. It did not apply a plain write.
 
     The client looks for the new primary at once, so the next call usually finds it.
     """
@@ -236,7 +236,7 @@ class OperationFailure(PyMongoError):
 
     @property
     def code(self) -> int | None:
-        """The server's error code, or None when it gave none."""
+        """The server's error code, or None if it sent none."""
         return self._code
 
     @property
@@ -255,7 +255,7 @@ class CursorNotFound(OperationFailure):
 
 
 class ExecutionTimeout(OperationFailure):
-    """The operation ran longer than its `max_time_ms`. A write may be done in part."""
+    """The operation ran longer than its `max_time_ms`. A write may have been partly done."""
 
     @property
     def timeout(self) -> bool:
@@ -264,17 +264,17 @@ class ExecutionTimeout(OperationFailure):
 
 
 class SnapshotTooOld(OperationFailure):
-    """The server no longer keeps the data of the moment that a snapshot reads. Nothing was changed.
+    """The server no longer keeps the data of the snapshot's moment. Nothing was changed.
 
-    Servers keep it for `minSnapshotHistoryWindowInSeconds`, 300 by default. Read again from a new snapshot.
+    Servers keep the data for `minSnapshotHistoryWindowInSeconds`, 300 by default. Read again from a new snapshot.
     """
 
 
 class SnapshotUnavailable(OperationFailure):
     """The server cannot read this collection at this moment. Nothing was changed.
 
-    A collection that was just created or changed has a snapshot of a later moment, so the read may be repeated. Capped
-    collections, standalone servers and servers older than 5.0 have none.
+    A collection that was just created or changed has snapshots only of later moments, so repeat the read. Capped
+    collections, standalone servers and servers older than 5.0 have no snapshots.
     """
 
 
@@ -348,12 +348,12 @@ class ClientBulkWriteException(OperationFailure):
 
     @property
     def error(self) -> Any | None:
-        """The error that ended the bulk as a whole, or None when single writes failed."""
+        """The error that ended the whole bulk, or None if only single writes failed."""
         return self.details.get("error")
 
     @property
     def write_concern_errors(self) -> list[WriteConcernError] | None:
-        """The write concern errors, one per command sent at most."""
+        """The write concern errors, at most one per command."""
         return self.details.get("writeConcernErrors", [])
 
     @property
@@ -376,11 +376,11 @@ class BugError(PyMongoError):
 
 
 class TooManyCommands(PyMongoError, AssertionError):
-    """A block sent more commands than `count_commands` allows. They were sent."""
+    """A block sent more commands than `count_commands` allows. All of them were sent."""
 
 
 class AdviceWarning(UserWarning):
-    """A command that will be slow with more data, told while developing (`advise=True`). It was carried out.
+    """A command will be slow with more data: a warning during development (`advise=True`). The command was run.
 
     Example:
         >>> warnings.simplefilter("error", AdviceWarning)
@@ -388,7 +388,7 @@ class AdviceWarning(UserWarning):
 
 
 class EncryptionError(PyMongoError):
-    """Encrypting or decrypting failed. `cause` is the reason and tells the outcome."""
+    """Encrypting or decrypting failed. `cause` is the reason and shows the outcome."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -440,7 +440,7 @@ _CLASS_BY_CODE: dict[int, type[OperationFailure]] = {
 }
 _CLASS_BY_CODE |= dict.fromkeys(DUPLICATE_KEY_CODES, DuplicateKeyError)
 
-# The words by which these codes tell of a standalone mongod. Some of the codes have other uses.
+# Error codes of a standalone mongod, and words in the message that identify it: some codes have other uses too.
 _STANDALONE = {2: "not replicated", 20: "replica set", 123: "replica set", 40573: "replica sets"}
 _AS_A_SET = "; this mongod is standalone: start it with --replSet and initiate the set, one member is enough"
 _REMEDIES = {
@@ -463,7 +463,7 @@ def command_error(
 
     Args:
         reply: the server's reply; it becomes `details`.
-        max_wire_version: of the server that answered, when known.
+        max_wire_version: the maximum wire version of the server that answered, if known.
         timeouts: configured limits in milliseconds by option name, for the message of a timeout.
     """
     code = reply.get("code")
@@ -472,7 +472,7 @@ def command_error(
         return OperationFailure(str(reply.get("$err")), code, reply, max_wire_version)
     message = str(reply.get("errmsg", ""))
     if type(code) is not int:
-        # A value of another type is not a code.
+        # A value of any other type is not a code.
         code = int(code) if isinstance(code, (int, float)) else None
     if _is_not_primary(code, message):
         return NotPrimaryError(message, reply)
@@ -488,7 +488,8 @@ def command_error(
 def out_of_time(cause: PyMongoError) -> NetworkTimeout | ExecutionTimeout:
     """Return the timeout error for an operation that could not be retried after `cause` before its deadline.
 
-    An `except` for a lost connection or a refusal still catches it. It has the labels of `cause`.
+    An `except` for AutoReconnect or OperationFailure that would catch `cause` catches it too. It has the labels of
+    `cause`.
     """
     message = f"no time is left for another attempt, raise timeoutMS, or the argument of timeout(): {cause}"
     error: NetworkTimeout | ExecutionTimeout

@@ -53,7 +53,7 @@ def client_metadata(
     Args:
         app_name: the client's `appname` option.
         drivers: libraries that wrap this driver, in the order in which they were added.
-        is_async: whether the asyncio face is asking.
+        is_async: whether the client is asynchronous.
     """
     names = ["mangonel", *(["async"] if is_async else [])]
     versions = [__version__, *([""] if is_async else [])]
@@ -78,10 +78,10 @@ def is_faas() -> bool:
 
 
 def environment() -> dict[str, Any]:
-    """Return the `env` document: function service and container, as far as there are any."""
+    """Return the `env` document: function service and container, if there are any."""
     env: dict[str, Any] = {}
     services = _faas_services()
-    # Several at once mean that one was inherited or faked, so none is reported.
+    # If there are several, some were inherited or faked, so none is reported.
     if len(services) == 1:
         name, fields = services[0]
         env["name"] = name
@@ -115,7 +115,7 @@ def truncate(metadata: dict[str, Any]) -> dict[str, Any]:
         cut["platform"] = _cut_text(str(cut["platform"]), over)
         if not cut["platform"]:
             del cut["platform"]
-    # Wrapping libraries go last, the newest first, so that names and versions stay side by side.
+    # Wrapping libraries are removed last, the newest first, together with their versions.
     names, versions = (cut["driver"][key].split("|") for key in ("name", "version"))
     while excess() > 0 and len(names) > 1:
         names.pop()

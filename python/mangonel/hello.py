@@ -54,7 +54,7 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def all_hosts(self) -> set[tuple[str, int]]:
-        """Every member of the replica set that the server names: hosts, passives and arbiters."""
+        """Every member of the replica set in the server's reply: hosts, passives and arbiters."""
         names = [
             *self._doc.get("hosts", ()),
             *self._doc.get("passives", ()),
@@ -69,7 +69,7 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def primary(self) -> tuple[str, int] | None:
-        """The primary, as this member sees it."""
+        """The primary according to this member."""
         primary = self._doc.get("primary")
         return _node(primary) if primary else None
 
@@ -151,7 +151,7 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def sasl_supported_mechs(self) -> list[str]:
-        """The SASL mechanisms that the server has for the user."""
+        """The SASL mechanisms that the server supports for the user."""
         return self._doc.get("saslSupportedMechs", [])
 
     @property

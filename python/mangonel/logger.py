@@ -1,10 +1,9 @@
 """The structured log: loggers `mangonel.command`, `.connection`, `.serverSelection` and `.topology`.
 
 The message of each record is a `LogMessage`: one JSON object with the specification's keys. All records have the level
-debug. `logging.getLogger("mangonel").setLevel(logging.DEBUG)` switches them on at once. A level set on a logger above,
-such as by `logging.basicConfig`, applies to new clients at once and to existing ones within a heartbeat. Documents are
-cut after 1000 bytes; the environment variable MONGODB_LOG_MAX_DOCUMENT_LENGTH changes that. Credentials are never
-shown.
+debug. `logging.getLogger("mangonel").setLevel(logging.DEBUG)` switches them on at once. A level set on a parent logger,
+as by `logging.basicConfig`, applies to new clients at once and to existing ones within a heartbeat. Documents are cut
+after 1000 bytes; the environment variable MONGODB_LOG_MAX_DOCUMENT_LENGTH changes that. Credentials are never shown.
 
 Spec: logging, command-logging-and-monitoring, connection-monitoring-and-pooling,
 server-selection, server-discovery-and-monitoring-logging-and-monitoring.
@@ -28,7 +27,7 @@ _VARIABLES = ("MONGODB_LOG_MAX_DOCUMENT_LENGTH", "MONGOB_LOG_MAX_DOCUMENT_LENGTH
 
 
 def longest_document() -> int:
-    """Return the length in bytes at which documents are cut, by the current environment."""
+    """Return the length in bytes at which documents are cut, from the current environment."""
     for name in _VARIABLES:
         text = os.environ.get(name, "")
         if text == "unlimited":
@@ -43,7 +42,7 @@ def longest_document() -> int:
 
 
 class LogMessage:
-    """One log message; a handler that asks for its text gets JSON.
+    """One log message; its text is JSON.
 
     Args:
         message: the event.

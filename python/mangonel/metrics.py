@@ -1,6 +1,6 @@
-"""What a client has counted, as `client.metrics()` returns it: a copy that does not change.
+"""The counts of a client, as `client.metrics()` returns them: a copy that does not change.
 
-All counts only grow while the client lives, but for those that say "at this moment". A forked child starts from zero.
+While the client lives, counts only grow, except those "at this moment". A forked child starts from zero.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Histogram:
     """Durations in seconds, counted by their size.
 
     Args:
-        counts: how many there were in each bucket; one more than there are bounds.
-        sums: their sum in seconds, in each bucket.
-        bounds: the upper bound of each bucket but the last, in seconds, itself included.
+        counts: the number of durations in each bucket; there is one bucket more than bounds.
+        sums: the sum of durations in each bucket, in seconds.
+        bounds: the inclusive upper bound of each bucket except the last, in seconds.
 
     Example:
         >>> client.metrics().selection_time.count
@@ -41,22 +41,22 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many durations there were."""
+        """The number of durations."""
         return sum(self.counts)
 
     @property
     def sum(self) -> float:
-        """Their sum in seconds."""
+        """The sum of durations in seconds."""
         return sum(self.sums)
 
     def quantile(self, fraction: float) -> float:
-        """Return a time in seconds that this part of the durations did not exceed: the upper bound of a bucket.
+        """Return a quantile in seconds, rounded up to the upper bound of its bucket.
 
         Args:
-            fraction: the part, from 0 to 1; 0.5 asks for the median.
+            fraction: the fraction of durations at or below the result, from 0 to 1; 0.5 for the median.
 
         Returns:
-            0.0 if nothing was counted; `inf` if it is above the largest bound.
+            0.0 if nothing was counted; `inf` if the quantile is above the largest bound.
 
         Raises:
             ValueError: `fraction` is not between 0 and 1.
@@ -75,16 +75,16 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class OperationMetrics:
-    """Operations of one name, place and outcome.
+    """Operations with one name, namespace and outcome.
 
     Args:
         name: the name of their command, such as `"find"`.
         database: their database.
         collection: their collection; None for commands without one.
-        error: the name of the error that they ended in; None if they went well. `"WriteError"`: the server did some
-            of the writes, or none.
+        error: the name of the error that ended them; None if they succeeded. `"WriteError"`: the server did some of
+            the writes, or none.
         code: the server's code for that error, or None.
-        duration: how long they took with all their attempts. A cursor's batches are operations of their own.
+        duration: how long they took, including all attempts. Each later batch of a cursor is a separate operation.
     """
 
     name: str
@@ -97,19 +97,19 @@ class OperationMetrics:
 
 @dataclass(frozen=True, slots=True)
 class PoolMetrics:
-    """The connections to one server, of all faces and event loops, but not those of the monitors.
+    """The connections to one server, of all faces and event loops, without those of the monitors.
 
     Args:
-        address: host and port of the server; `("_other", 0)` for servers that left the deployment, above 200 of them.
+        address: host and port of the server; `("_other", 0)`: beyond 200, the servers that left the deployment.
         idle: connections that are idle, at this moment.
         in_use: connections in use, at this moment.
         pending: connections being opened, at this moment.
         waiting: operations that wait for a connection, at this moment.
         created: attempts to open a connection.
         closed: connections closed, by reason: `"stale"`, `"idle"`, `"error"`, `"poolClosed"`.
-        check_outs_failed: operations that got none, by reason: `"timeout"`, `"poolClosed"`, `"connectionError"`.
-        wait_time: from asking for a connection to having it.
-        create_time: from the beginning of a connection to the end of its handshake.
+        check_outs_failed: failed check-outs, by reason: `"timeout"`, `"poolClosed"`, `"connectionError"`.
+        wait_time: from the start of a check-out to its end.
+        create_time: from the creation of a connection to the end of its handshake.
     """
 
     address: _Address
@@ -126,17 +126,17 @@ class PoolMetrics:
 
 @dataclass(frozen=True, slots=True)
 class ClientMetrics:
-    """What one client has counted.
+    """The counts of one client.
 
     Args:
-        operations: its operations, by name, place and outcome. Above 2000 kinds the rest is counted together, as
+        operations: its operations, by name, namespace and outcome. Beyond 2000 kinds the rest is counted together, as
             `"_OTHER"`.
-        pools: its connections, by server; also of servers that it knows no more.
-        selection_time: from asking for a server to having chosen one, for each attempt of an operation.
+        pools: its connections, by server; also of servers that have left the deployment.
+        selection_time: from the start of server selection to its result, for each attempt of an operation.
         selection_timeouts: operations that found no server in time.
-        retries: commands that were sent once more.
-        bytes_sent, bytes_received: messages sent and received whole by operations, as they are on the wire, but for
-            TLS. Handshakes are among them, monitors are not.
+        retries: commands that were retried.
+        bytes_sent, bytes_received: the bytes of completely sent and received messages on the wire, before TLS.
+            Includes handshakes, but not monitors.
         open_cursors: cursors that servers have open for this client, at this moment, as far as it knows.
         topology_changes: how often the known state of the deployment has changed.
 

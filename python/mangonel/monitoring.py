@@ -261,7 +261,7 @@ _KINDS = (
     TopologyListener,
     ConnectionPoolListener,
 )
-# The other three kinds share their method names, so only a base class tells them apart.
+# The other three kinds share their method names, so only the base class distinguishes them.
 _KINDS_BY_METHODS = (CommandListener, ConnectionPoolListener)
 
 # The listeners of every client that is made from now on.

@@ -52,14 +52,14 @@ class _WriteModel:
 
     #: The write command that carries this model.
     _COMMAND: ClassVar[str]
-    #: Whether a repetition would change or delete other documents than the first time.
+    #: Whether a retry could change or delete documents that the first attempt did not.
     _REPEATS: ClassVar[bool] = False
     #: Whether an update changes all matching documents; None: it replaces one.
     _MULTI: ClassVar[bool | None]
     _SHOWN: ClassVar[tuple[str, ...]]
 
     _namespace: str | None
-    # What few writes have, by the names of the command. None: nothing.
+    # Rare options, by their names in the command. None: none are set.
     _options: dict[str, Any] | None
 
     def _statement(self) -> Any:
@@ -96,7 +96,7 @@ class _WriteModel:
             raise InvalidOperation(
                 f"MongoClient.bulk_write needs a namespace on each model; {type(self).__name__} has none"
             )
-        # Checked before any write is sent; the core looks at it when its command is made.
+        # Checked before any write is sent; otherwise the core would check it only when it makes the command.
         found: str = expect("namespace", self._namespace, str, 'a str such as "shop.orders"')
         return found
 
@@ -309,10 +309,10 @@ class IndexModel:
         keys: a key, a list of keys, or (key, direction) pairs; a key alone is ascending.
         kwargs: options of the index, such as `name`, `unique`, `sparse`, `expireAfterSeconds`,
             `partialFilterExpression`, `collation` and `hidden`; sent to the server unchanged. The default name is made
-            of the keys: `a_1_b_-1`.
+            from the keys: `a_1_b_-1`.
 
     Raises:
-        TypeError, ValueError: wrong keys, or a wrong collation.
+        TypeError, ValueError: the keys or the collation are wrong.
     """
 
     __slots__ = ("_document",)

@@ -178,7 +178,7 @@ def find_option(name: str, table: Mapping[str, Option]) -> Option:
 
 
 def validate_keyword(name: str, value: Any) -> Any:
-    """Return the checked value of an option given as a keyword argument.
+    """Return the checked value of an option passed as a keyword argument.
 
     Raises:
         ConfigurationError: the option does not exist.
@@ -192,7 +192,7 @@ def validate_uri_options(options: Mapping[str, Any], warn: bool) -> CaseInsensit
 
     Args:
         options: name to text.
-        warn: True: drop unknown options and wrong values with a UserWarning, and raise for a proxy's. False: raise.
+        warn: True: drop unknown options and wrong values with a UserWarning, but raise for proxy options. False: raise.
     """
     expect("options", options, Mapping, "a mapping")
     checked = CaseInsensitiveDict()
@@ -201,7 +201,7 @@ def validate_uri_options(options: Mapping[str, Any], warn: bool) -> CaseInsensit
         try:
             checked[spelling] = find_option(spelling, URI_OPTIONS).check(spelling, value)
         except (ValueError, TypeError, ConfigurationError) as error:
-            # Without an option of the proxy, the client would connect past it or to another one.
+            # If a proxy option were dropped, the client would connect without the proxy or through another one.
             if not warn or isinstance(error, check.UnsafeValueError) or name.lower().startswith("proxy"):
                 raise
             import warnings

@@ -1,4 +1,4 @@
-"""The options of connection pools, as `client.options.pool_options` shows them. The core owns the pools."""
+"""The options of connection pools, for `client.options.pool_options`. The core owns the pools."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PoolOptions:
         connect_timeout, socket_timeout: limits for opening a connection, and for each send and receive on it.
         wait_queue_timeout: how long an operation waits for a free connection.
         tls_allow_invalid_hostnames: accept a certificate for another host.
-        appname, driver: how the client names itself to the server.
-        max_connecting: how many connections to one server may be opened at the same time.
+        appname, driver: names with which the client identifies itself to the server.
+        max_connecting: how many connections to one server may be opening at the same time.
         server_api: the stable API that commands declare, if any.
         load_balanced: whether the client is behind a load balancer.
         is_sync: whether the client is a blocking one.
@@ -87,7 +87,7 @@ class PoolOptions:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The client metadata document, made again on each access."""
+        """The client metadata document, made anew on each access."""
         from mangonel.handshake_metadata import client_metadata
 
         return client_metadata(self.appname, self._drivers, self._is_async)
@@ -109,7 +109,7 @@ class PoolOptions:
         return options
 
     def append_driver(self, driver: DriverInfo) -> bool:
-        """Add a library to the metadata; return False if it was there already.
+        """Add a library to the metadata; return False if it was already added.
 
         Args:
             driver: a library that wraps this driver.

@@ -37,7 +37,7 @@ class ReadConcern:
 
     @property
     def ok_for_legacy(self) -> bool:
-        """Whether servers without read concerns behave this way already."""
+        """Whether servers without read concerns behave this way anyway."""
         return self._level is None or self._level == "local"
 
     @property

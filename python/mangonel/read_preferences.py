@@ -1,4 +1,4 @@
-"""Read preferences: which members of a deployment a read may go to. The core selects; this only describes.
+"""Read preferences: which members of a deployment may serve a read. The core selects the server.
 
 Specs: server-selection, max-staleness.
 """
@@ -73,7 +73,7 @@ def _validate_hedge(hedge: _Hedge | None) -> _Hedge | None:
 def _warn_of_hedge() -> None:
     import warnings
 
-    # Two frames of this module lie between this line and the caller.
+    # There are two frames of this module between this line and the caller.
     warnings.warn(
         "The read preference 'hedge' option is deprecated, as servers from 8.0 on ignore it",
         DeprecationWarning,
@@ -275,7 +275,7 @@ def make_read_preference(
         max_staleness: seconds that a secondary may lag; -1 for any.
 
     Raises:
-        ConfigurationError: primary together with tags or a staleness limit.
+        ConfigurationError: `mode` is primary, and there are tags or a staleness limit.
 
     Example:
         >>> make_read_preference(3, [{"dc": "ny"}])
@@ -294,7 +294,7 @@ def make_read_preference(
 
 
 def read_pref_mode_from_name(name: str) -> int:
-    """Return the number of a mode as URIs spell it; raise ValueError for any other name.
+    """Return the number of a mode for its name in URIs; raise ValueError for any other name.
 
     Args:
         name: such as `secondaryPreferred`.

@@ -90,7 +90,7 @@ class UpdateResult(_WriteResult):
     ) -> None:
         self._raw_result = raw_result
         self._acknowledged = acknowledged
-        # A client's bulk_write reports an upserted id one level deeper, and counts no match for an upsert.
+        # A client's bulk_write reports an upserted id one level deeper, and does not count an upsert as a match.
         self._in_client_bulk = in_client_bulk
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class UpdateResult(_WriteResult):
 
     @property
     def matched_count(self) -> int:
-        """How many documents matched the filter; 0 when the update became an insert."""
+        """How many documents matched the filter; 0 if the update became an insert."""
         reply = self._reply("matched_count")
         if not self._in_client_bulk and reply.get("upserted") is not None:
             return 0
@@ -122,7 +122,7 @@ class UpdateResult(_WriteResult):
 
     @property
     def did_upsert(self) -> bool:
-        """Whether the update became an insert. Tells an upserted `_id` of None from no upsert."""
+        """Whether the update became an insert. Distinguishes an upserted `_id` of None from no upsert."""
         return "upserted" in self._reply("did_upsert")
 
     def _reply(self, property_name: str) -> Mapping[str, Any]:

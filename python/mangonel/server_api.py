@@ -15,15 +15,15 @@ class ServerApiVersion:
 
 
 class ServerApi:
-    """Ask the server to behave as one version of the Stable API specifies.
+    """Makes the server behave as one version of the Stable API specifies.
 
     Args:
         version: a value of ServerApiVersion.
-        strict: True: the server refuses commands outside of that version. None: the server's default.
-        deprecation_errors: True: the server refuses what that version deprecates. None: the server's default.
+        strict: True: the server refuses commands outside that version. None: the server's default.
+        deprecation_errors: True: the server refuses commands that the version deprecates. None: the server's default.
 
     Raises:
-        TypeError, ValueError: a flag that is no bool, or an unknown version.
+        TypeError, ValueError: a flag is not a bool, or the version is unknown.
     """
 
     __slots__ = ("_deprecation_errors", "_strict", "_version")

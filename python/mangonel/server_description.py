@@ -1,4 +1,4 @@
-"""The description of one server, as listeners and server selectors receive it. The core decides by its own copy.
+"""The description of one server, as listeners and server selectors receive it. The core uses its own copy.
 
 Spec: server-discovery-and-monitoring (ServerDescription).
 """
@@ -117,7 +117,7 @@ class ServerDescription:
 
     @property
     def all_hosts(self) -> set[tuple[str, int]]:
-        """Every member of the replica set that the server names."""
+        """Every member of the replica set in the server's reply."""
         return set(self._facts["all_hosts"])
 
     @property
@@ -132,7 +132,7 @@ class ServerDescription:
 
     @property
     def primary(self) -> tuple[str, int] | None:
-        """The primary, as the member sees it."""
+        """The primary according to this member."""
         return self._facts["primary"]
 
     @property
@@ -197,7 +197,7 @@ class ServerDescription:
 
     @property
     def last_update_time(self) -> float:
-        """The time of this description, by `time.monotonic()`."""
+        """The time of this description, of `time.monotonic()`."""
         return self._last_update_time
 
     @property
@@ -284,7 +284,7 @@ def described(
     error: str | None,
     facts: dict[str, Any],
 ) -> ServerDescription:
-    """Return the description for the core's facts, given by the names of the properties above."""
+    """Return the description for the core's facts, which have the names of the properties above."""
     from mangonel.errors import AutoReconnect
 
     made = ServerDescription(

@@ -1,4 +1,4 @@
-"""The kinds of servers a topology knows, under PyMongo's names.
+"""The types of servers in a topology, under PyMongo's names.
 
 Spec: server-discovery-and-monitoring (server types).
 """

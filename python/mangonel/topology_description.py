@@ -1,4 +1,4 @@
-"""The description of a deployment, as listeners receive it. The core decides by its own copy.
+"""The description of a deployment, as listeners receive it. The core uses its own copy.
 
 Spec: server-discovery-and-monitoring (TopologyDescription).
 """
@@ -29,7 +29,7 @@ TOPOLOGY_TYPE = _TopologyType(*range(6))
 
 
 class TopologyDescription:
-    """The state of the topology by the checks of all servers. Immutable.
+    """The state of the topology after the checks of all servers. Immutable.
 
     Args:
         topology_type: one of `TOPOLOGY_TYPE`.
@@ -83,7 +83,7 @@ class TopologyDescription:
 
     @property
     def logical_session_timeout_minutes(self) -> int | None:
-        """The smallest value of all readable servers; None if one of them reports none, or none is known."""
+        """The smallest value of all readable servers; None if one of them reports none, or if there are none."""
         minutes = [server.logical_session_timeout_minutes for server in self.readable_servers]
         known = [number for number in minutes if number is not None]
         return min(known) if known and len(known) == len(minutes) else None
@@ -131,7 +131,7 @@ class TopologyDescription:
             read_preference: which members may be read from.
 
         Raises:
-            TypeError: not a read preference.
+            TypeError: `read_preference` is not a read preference.
 
         Example:
             >>> client.admin.command("ping")["ok"], client.topology_description.has_readable_server()

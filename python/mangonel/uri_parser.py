@@ -34,17 +34,17 @@ SCHEME = "mongodb://"
 SRV_SCHEME = "mongodb+srv://"
 DEFAULT_PORT = 27017
 
-# Characters that a database name in a URI may not hold; a dot separates a collection.
+# Characters that a database name in a URI must not contain; a dot separates a collection.
 _FORBIDDEN_IN_DATABASE = frozenset('/ "$')
 
-# The options that tlsInsecure sets, which therefore may not stand beside it.
+# The options that tlsInsecure sets, which therefore cannot be combined with it.
 TLS_INSECURE = ("tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames", "tlsDisableOCSPEndpointCheck")
 
 # The only options that a TXT record may set; DNS is not trusted with more.
 _TXT_OPTIONS = frozenset({"authsource", "replicaset", "loadbalanced"})
 
-# The spelling of options in the result of parse_uri, for any spelling in the URI. Options that PyMongo leaves in lower
-# case stay in lower case.
+# The spelling of options in the result of parse_uri, whatever the spelling in the URI. Options that PyMongo leaves in
+# lower case stay in lower case.
 _LOWER_CASE = frozenset(
     {"enableoverloadretargeting", "maxadaptiveretries", "timeoutms", "tlscrlfile", "uuidrepresentation"}
     | {"waitqueuemultiple"}
@@ -60,7 +60,7 @@ def parse_userinfo(userinfo: str) -> tuple[str, str]:
     """Return user and password of `user:password`, both unescaped. The password may be empty.
 
     Raises:
-        InvalidURI: no user, or a reserved character that is not escaped.
+        InvalidURI: the user is missing, or a reserved character is not escaped.
 
     Example:
         >>> parse_userinfo("ada:p%40ss")
@@ -136,9 +136,9 @@ def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Ad
         default_port: the port of hosts without one.
 
     Raises:
-        ConfigurationError: an empty host.
-        InvalidURI: an escape outside a socket's path or an IPv6 zone.
-        ValueError: a wrong port.
+        ConfigurationError: a host is empty.
+        InvalidURI: there is an escape outside a socket's path or an IPv6 zone.
+        ValueError: a port is wrong.
 
     Example:
         >>> split_hosts("a.example,b.example:27018")
@@ -190,8 +190,8 @@ def split_options(
         normalize: replace names by the driver's own (`tls` for `ssl`).
 
     Raises:
-        InvalidURI: not pairs, both separators, or options that contradict each other.
-        ConfigurationError, TypeError, ValueError: an unknown option or a wrong value, unless `warn`.
+        InvalidURI: `opts` has something other than pairs, or both separators, or options contradict each other.
+        ConfigurationError, TypeError, ValueError: an option is unknown or has a wrong value, unless `warn`.
 
     Example:
         >>> dict(split_options("w=majority&timeoutMS=500"))
@@ -200,7 +200,7 @@ def split_options(
     expect("opts", opts, str, "str")
     if "&" in opts and ";" in opts:
         raise InvalidURI("can not mix '&' and ';' as option separators")
-    # Without a separator PyMongo splits at blanks, so a blank after a single option does no harm.
+    # Without a separator PyMongo splits at spaces, so a space after a single option does no harm.
     options = _parse_pairs(opts.split("&" if "&" in opts else ";" if ";" in opts else None) or [""])
     check_security_options(options)
     if normalize:
@@ -234,12 +234,12 @@ def parse_uri(
         srv_service_name: service to look up. None: srvServiceName of the URI, or `mongodb`.
         srv_max_hosts: use at most this many hosts, chosen at random.
         srv_allowed_hosts_suffix: the domain that the hosts found must belong to.
-        srv_host_validator: decides whether a host may be used, in place of the specification's rule.
+        srv_host_validator: decides whether a host is allowed, in place of the specification's rule.
 
     Raises:
         InvalidURI: the string cannot be read.
         ConfigurationError: options contradict each other, or DNS has no usable answer.
-        ValueError, TypeError: a wrong port, or a wrong value of an option.
+        ValueError, TypeError: a port or the value of an option is wrong.
 
     Example:
         >>> parse_uri("mongodb://db.example/shop?appName=web")["nodelist"]
@@ -275,7 +275,7 @@ def split_uri(
     normalize: bool = True,
     srv_max_hosts: int | None = None,
 ) -> dict[str, Any]:
-    """Return the parts of a connection string without asking DNS; arguments and errors as for parse_uri.
+    """Return the parts of a connection string without querying DNS; arguments and errors as for parse_uri.
 
     For `mongodb+srv://` both the nodelist and `fqdn` hold the name to look up.
     """
@@ -422,7 +422,7 @@ def check_security_options(options: CaseInsensitiveDict) -> None:
 
 
 def _check_proxy_options(options: CaseInsensitiveDict) -> None:
-    """Raise InvalidURI if options of a proxy lack the option that they need."""
+    """Raise InvalidURI if a proxy option lacks another option that it needs."""
     for name in ("proxyPort", "proxyUsername", "proxyPassword"):
         if name in options and not options.get("proxyHost"):
             raise InvalidURI(f"expected proxyHost with {name}, got none")
@@ -468,7 +468,7 @@ def _parse_path(path: str) -> tuple[str | None, str | None]:
     database, dot, collection = unquote(path).partition(".")
     if not _FORBIDDEN_IN_DATABASE.isdisjoint(database):
         if "@" in database + dot + collection:
-            # An unescaped "/" in the password has put the rest of it here, so the name is not shown.
+            # With an unescaped "/" in the password, the rest of the password is here, so the name is not shown.
             raise InvalidURI(f"bad database name with '@' in it: {_ESCAPE_HINT}")
         raise InvalidURI(f'bad database name "{database}": it cannot hold any of / "$ or a space')
     return database, collection if dot else None
@@ -490,7 +490,7 @@ def _parse_port(text: str) -> int:
         spaces = [letter for letter in text if letter.isspace()]
         if spaces and all(letter.isspace() or letter.isdigit() for letter in text):
             raise ValueError(f"Port contains whitespace character: {spaces[0]!r}")
-        # The text is left out: it may be part of a password that was not escaped.
+        # The message leaves out the text: it may be part of an unescaped password.
         raise ValueError(f"Port contains non-digit characters. Hint: {_ESCAPE_HINT}")
     port = int(text)
     if not 0 < port <= 65535:

@@ -23,7 +23,7 @@ class WriteConcern:
             confirms nothing, so there is neither error nor result.
         wtimeout: milliseconds to wait for the confirmation. Deprecated: use `timeout`.
         j: True: the write must be in the journal on disk.
-        fsync: True: as `j`, or a flush of all files if the server has no journal. Not together with `j`.
+        fsync: True: like `j`, or a flush of all files if the server has no journal. Not together with `j`.
 
     Raises:
         ConfigurationError: the arguments contradict each other.

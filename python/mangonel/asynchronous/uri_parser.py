@@ -1,4 +1,4 @@
-"""`parse_uri` for asyncio, under the name of the module where PyMongo has it: DNS is asked while the loop goes on."""
+"""`parse_uri` for asyncio, under PyMongo's name for this module: it queries DNS without blocking the loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def parse_uri(
     srv_allowed_hosts_suffix: str | None = None,
     srv_host_validator: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
-    """Return the parts of a connection string, as `mangonel.uri_parser.parse_uri`; arguments and errors are the same.
+    """Return the parts of a connection string; arguments and errors as for `mangonel.uri_parser.parse_uri`.
 
     Example:
         >>> (await parse_uri("mongodb://db.example/shop?appName=web"))["nodelist"]

@@ -33,8 +33,8 @@ _STATE = ("_low", "_high", "_shard", "_moment", "_index", "_count", "_cursor_sta
 class _Partition(Generic[_DocumentType]):
     """A part of a query that is read separately. Made by `Collection.partitions`.
 
-    It can be pickled and read in another process or on another machine; all partitions in one process share a client. It
-    may be read any number of times. Without a snapshot, two reads may differ.
+    It can be pickled and read in another process or on another machine; there, all partitions share one client. It may
+    be read any number of times. Without a snapshot, two reads may differ.
 
     Example:
         >>> part, = client.shop.orders.partitions(1)
