@@ -60,7 +60,7 @@ class Guessing:
         self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def note(self, network: str, now: float) -> bool:
-        """Count an unknown id; return True when it reaches the limit, once in a window."""
+        """Count an unknown id; return True when it reaches the limit, once per window."""
         started, count = self._seen.pop(network, (now, 0))
         if now - started > self.window:
             started, count = now, 0

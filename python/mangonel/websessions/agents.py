@@ -1,4 +1,4 @@
-"""The names of a browser and of its system, by the package ua-parser. Knows no websession."""
+"""The names of a browser and of its system, from the package ua-parser. Knows no websession."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_AGENT = 512
 
 
 def check_parser() -> None:
-    """Fail at the start, not at the first login, if the parser is missing.
+    """Raise when the application starts, not at the first login, if the parser is missing.
 
     Raises:
         UsageError: the package ua-parser is not installed.
@@ -31,7 +31,7 @@ def names_of(agent: str) -> tuple[str, str]:
     """Return the browser and the system of a User-Agent header, as ("Firefox 128", "Linux"); "" for an unknown one.
 
     Args:
-        agent: the header; of a longer one only its first 512 characters count.
+        agent: the header; only its first 512 characters are read.
 
     Example:
         >>> names_of("Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0")

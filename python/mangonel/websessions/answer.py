@@ -1,4 +1,4 @@
-"""What a framework does when a response leaves: it sets the cookie's headers, and ends late changes.
+"""What frameworks call when a response leaves: it sets the cookie's headers, and ends late changes.
 
 Waits for nothing.
 """
@@ -55,10 +55,10 @@ def promise(session: WebSession[Any], status: int = 200) -> None:
 
 
 def last_plan(session: WebSession[Any], status: int = 500) -> int:
-    """Return the plan to commit for a response with this status, or for a handler that failed without a response.
+    """Return the commit's plan for a response with this status, or for a handler that failed without a response.
 
     Raises:
-        StoreError: it was not loaded, and should end or change its user.
+        StoreError: the websession was not loaded, but should end or change its user.
         EncodeError, SessionTooLarge: its values cannot be stored, so the response is an error: call again with its
             status.
     """
@@ -97,7 +97,7 @@ def stream_headers(session: WebSession[Any], control: str | None) -> list[tuple[
     """Return the headers for an answer that leaves before its body is made, while the websession may still be read.
 
     Args:
-        session: the request's. If caches may give the answer to others, reading it raises from now on.
+        session: the request's. If caches may give the answer to others, reading the session raises from now on.
         control: the application's own Cache-Control; None: it has none.
     """
     was_accessed = session.accessed
@@ -117,10 +117,10 @@ def _is_private(control: str) -> bool:
 
 
 def late_plan(session: WebSession[Any], status: int) -> int:
-    """Return the plan to commit after the whole answer has left, such as changes by a background task.
+    """Return the plan to commit after the whole answer has left, for example changes of a background task.
 
     Raises:
-        UsageError: the websession is new, and no cookie can leave any more.
+        UsageError: the websession is new, and no cookie can be sent any more.
         WebSessionError: as `last_plan`.
     """
     session.state.headers_left = True

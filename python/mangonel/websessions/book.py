@@ -1,4 +1,4 @@
-"""The devices of a user, in one record of the store: its form, and changes of it by compare-and-set.
+"""The devices of a user, in one record of the store: its form, and its changes with compare-and-set.
 
 The record's key is a hash of the user's name, so every engine finds it, even one that cannot search by user. For each
 device it holds the names, the first and last time of use, and the state of a remembered login. Flows; knows no engine
@@ -93,7 +93,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Book(msgspec.Struct, frozen=True):
-    """All devices of a user, by id; one without a user has none."""
+    """All devices of a user, by id; a book without a user is empty."""
 
     user: str
     devices: dict[str, Known] = {}
@@ -146,7 +146,7 @@ async def change_flow(
 
     Args:
         key: from `book_key`.
-        change: returns the new devices; None: nothing is to change. Called again if another request was faster.
+        change: returns the new devices; None: change nothing. Called again if another request was faster.
 
     Raises:
         StoreError: others kept changing the record.

@@ -200,7 +200,7 @@ class CheckedSettings(Generic[Data]):
         """Return the absolute limit in seconds.
 
         Args:
-            extra: the package's own values of the websession, which may say that the login is remembered.
+            extra: the package's own values of the websession, which may mark the login as remembered.
 
         Example:
             >>> sessions.lasts({"remember": 86_400.0})
@@ -267,7 +267,7 @@ class CheckedSettings(Generic[Data]):
         return self.ring.unseal(record.data, all_but_data(record))
 
     def emit(self, kind: str, tag: str = "", **details: Any) -> None:
-        """Pass an event to the listener. Its exceptions are logged, since they are not the visitor's concern.
+        """Pass an event to the listener. Its exceptions are only logged, since they must not fail the request.
 
         Args:
             kind: the kind of event.
@@ -470,7 +470,7 @@ def _checked_size(most: Any) -> int:
 
 
 def _check_devices(users: Users, is_stateless: bool) -> None:
-    """Refuse settings of devices that would fail, or have no effect, at a login."""
+    """Refuse settings of devices that would fail at a login, or have no effect."""
     for name in ("place", "on_new_device", "on_theft"):
         given = getattr(users, name)
         if given is not None and not callable(given):
@@ -490,7 +490,7 @@ def _bytes(keys: list[Key]) -> list[bytes]:
 def _policies(bind: tuple[str, ...], on_mismatch: str | Mapping[str, str]) -> dict[str, str]:
     if isinstance(on_mismatch, str):
         policy = one_of(on_mismatch, "on_mismatch", POLICIES)
-        # Visitors change networks often, so an address alone ends nothing unless that was requested by name.
+        # Visitors change networks often, so a changed address ends nothing unless the policy names it.
         return {signal: "log" if signal == "network" else policy for signal in bind}
     for signal, policy in on_mismatch.items():
         one_of(policy, f"on_mismatch[{signal!r}]", POLICIES)

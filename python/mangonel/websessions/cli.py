@@ -122,7 +122,7 @@ async def _act(options: argparse.Namespace) -> int:
     # A user's epoch must outlive every websession that it ends.
     lasts = getattr(options, "absolute", None)
     sessions: WebSessions[Any] = WebSessions(options.uri, events=lambda event: None, absolute=lasts)
-    # No user logs in here, so the parser of browsers' names is not needed.
+    # No user logs in here, so ua-parser is not needed.
     sessions.has_devices = True
     face = sessions.asynchronous
     shown = hide_password(options.uri)

@@ -1,6 +1,6 @@
 """Codecs of session data: MessagePack, JSON or BSON. There is no pickle here, and never will be.
 
-Knows no record and no store. `decode` may receive others' bytes, so it fails only with ValueError, and quickly.
+Knows no record and no store. `decode` may receive an attacker's bytes, so it raises only ValueError, and quickly.
 """
 
 from __future__ import annotations

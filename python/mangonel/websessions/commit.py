@@ -1,4 +1,4 @@
-"""Commits a websession before a response leaves, by the plan of `machine.decide`. Flows, for every face.
+"""Commits a websession before a response leaves, following the plan of `machine.decide`. Flows, for every face.
 
 Every step is one call of a store; all security decisions are made here, never by an engine.
 """
@@ -72,7 +72,7 @@ async def commit_flow(
     elif plan == END:
         await _destroy_flow(sessions, store, session, now)
         if session.state.encoded != sessions.blank:
-            # For example a farewell message: it goes into a websession of its own.
+            # For example a farewell message: it gets a new websession.
             await _insert_flow(
                 sessions, store, session, session.state.encoded, now, now, now + sessions.absolute
             )
@@ -100,13 +100,13 @@ async def _insert_flow(
     """Store a websession under a new id.
 
     Args:
-        epoch: the user's last revocation that the login has seen.
+        epoch: the last revocation of the user that the login has seen.
     """
     token = session.state.promised or sessions.new_token()
     session.state.promised = None
     record = new_record(session, token, plain, now, deadline, created=created, epoch=epoch)
     was_put, found = await put_flow(store, record, 0)
-    # If there is no record, this request's own was stored and has ended since.
+    # If there is no record now, this request's record was stored and has ended since.
     if not was_put and found is not None:
         raise StoreError("the store already has a record under an id that was just made from 256 random bits")
     session.state.record = record
@@ -137,7 +137,7 @@ async def _write_flow(
     plain = session.state.encoded
     has_new_label = session.state.label != current.label
     for _ in range(ROUNDS):
-        # As `changed` does, and `put_flow` below, without a call of them, since nearly every write succeeds.
+        # The same as `changed`, and below as `put_flow`, inlined since nearly every write succeeds at once.
         fresh = replace(
             current,
             version=current.version + 1,
@@ -193,7 +193,7 @@ def _moved() -> SessionMoved:
 
 def _lose(sessions: CheckedSettings[Any], session: WebSession[Any], was_rotated: bool = False) -> None:
     sessions.emit("gone", session.state.tag)
-    # After a rotation the browser may have the new cookie already, which removing the old one would remove.
+    # After a rotation the browser may already have the new cookie; removing the old one would remove that too.
     can_leave = not session.state.headers_left and session.state.request_view.takes_cookies
     session.state.cookie = sessions.cookie.take_back() if can_leave and not was_rotated else None
     session.destroy()
@@ -208,7 +208,7 @@ async def _destroy_flow(
     assert record is not None
     tag = record.sid.hex()
     if sessions.has_devices:
-        # First, so that the browser cannot log in by itself beside this.
+        # Done first, so that the browser cannot log in by itself at the same time.
         await forget_remembered_flow(sessions, store, session)
     await end_flow(sessions, store, record, now)
     session.state.trail = None
@@ -232,7 +232,7 @@ async def _rotate_flow(
     epoch = old.epoch if old is not None else 0
     most: int | None = None
     if change == "login" and user is not None:
-        # First of all: a later revocation ends this login.
+        # Read first, so that a later revocation ends this login.
         epoch = await epoch_flow(sessions, store, user)
         most = limit_of(sessions, user)
         if most is not None:

@@ -24,7 +24,7 @@ def encoded(session: WebSession[Any]) -> bytes:
     Raises:
         EncodeError: the codec cannot store a value; it names the key.
         SessionTooLarge: the values exceed `max_bytes`.
-        UsageError: a plain value was set beside a model, which would not be stored; it names the keys.
+        UsageError: with a model, a plain value was set, which would not be stored; it names the keys.
     """
     state = session.state
     sessions = state.sessions

@@ -29,8 +29,8 @@ DEVICE_SECONDS = 400 * 86_400
 CANDIDATES = 3
 HEADER_LIMIT = 65_536
 
-# No other character may be dropped around a name: a browser finds no prefix behind another white space of Unicode, so
-# it lets any subdomain set such a cookie.
+# No other character may be stripped around a name: a browser sees no `__Host-` after other Unicode white space, so it
+# lets any subdomain set such a cookie.
 BLANKS = " \t"
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
@@ -39,7 +39,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _DEVICE = re.compile(r"([A-Za-z0-9_-]{43})(?:\.([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43}))?", re.ASCII)
 _PAYLOAD = re.compile(r"[A-Za-z0-9_-]{40,4096}", re.ASCII)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-# The characters of a field's value by RFC 9110, so that no value can begin another header.
+# The characters of a field's value by RFC 9110, so that no value can start another header.
 _FIELD = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _ATTRIBUTE = re.compile(r"[\x20-\x3a\x3c-\x7e]*", re.ASCII)
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -121,7 +121,7 @@ class CookiePolicy:
         """Return our cookies in the order sent, at most three; None if `is_in` is false.
 
         Returns:
-            For each its value, its token and the store's key for that; None for both if it is invalid.
+            Of each, the value, the token and the store's key for the token; None for both if the cookie is invalid.
         """
         if header is None or (self._start not in header and not self.is_in(header)):
             return None
@@ -136,7 +136,7 @@ class CookiePolicy:
         return found
 
     def _verified(self, match: re.Match[str]) -> str | None:
-        """Return the token in a value that has a signature; None if none of our keys made it."""
+        """Return the token in a signed value; None if none of our keys made the signature."""
         token, signature = match.groups()
         for key in self._sign:
             if hmac.compare_digest(_signature(key, token), signature):
@@ -147,7 +147,7 @@ class CookiePolicy:
         """Return the Set-Cookie header that gives the token to the browser.
 
         Args:
-            seconds: lifetime of a cookie that outlives the browser: all do, or the login is remembered.
+            seconds: lifetime of the cookie, if it outlives the browser: with `persistent`, or for a remembered login.
             extra: the package's own values of the websession.
         """
         value = f"{token}.{_signature(self._sign[0], token)}" if self._sign else token
@@ -169,7 +169,7 @@ class CookiePolicy:
         return f"{self._csrf_start}{secret}{self._attributes}"
 
     def take_back_csrf(self) -> str:
-        """Return the Set-Cookie header that removes it."""
+        """Return the Set-Cookie header that removes the CSRF secret."""
         return f"{self._csrf_start}{self._attributes}; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
 
     def device_in(self, header: str | None) -> tuple[str | None, str | None, str | None]:
@@ -213,7 +213,7 @@ def _signature(key: bytes, token: str) -> str:
 
 
 def _check_field(name: str, value: str) -> None:
-    # Browsers ignore a word without quotes.
+    # Browsers ignore values of Clear-Site-Data without quotes.
     is_bare = name == "clear_site_data" and value != "" and '"' not in str(value)
     if not isinstance(value, str) or not _FIELD.fullmatch(value) or is_bare:
         example = '\'"cache", "storage"\'' if name == "clear_site_data" else '"no-store" or "private"'

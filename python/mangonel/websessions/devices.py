@@ -1,7 +1,7 @@
 """A user's devices: noted at a login, listed with their websessions, removed one by one. Flows, for every face.
 
-A device is a browser that keeps a cookie of its own, which a login gives it. The cookie proves nothing by itself; it
-tells whether the user has logged in on this browser before. Knows no engine and no framework.
+A device is a browser with a device cookie, which a login sets. The cookie proves nothing by itself; it shows whether
+the user has logged in on this browser before. Knows no engine and no framework.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Device(msgspec.Struct, frozen=True):
     Attributes:
         id: for `forget`; it grants no access.
         user: name of the user.
-        browser: such as "Firefox 128"; "" if the header said nothing known.
-        system: such as "Linux"; "" as well.
+        browser: such as "Firefox 128"; "" if the header names no known browser.
+        system: such as "Linux"; "" if the header names none.
         place: the result of `Users(place=)` for the visitor's address at login; "" if there is none.
         first_seen: when the user first logged in here, in seconds since the epoch.
         last_seen: when they last logged in or used a websession here, within `touch_after`.
@@ -83,7 +83,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def take_device(session: WebSession[Any], seconds: float | None) -> None:
-    """Give the browser of a login a device cookie, or keep the one that it has. Waits for nothing.
+    """Give the browser of a login a device cookie, unless it has one. Waits for nothing.
 
     Args:
         seconds: how long the login is remembered. None: it is not.
@@ -133,7 +133,7 @@ async def enlist_flow(
     key = book_key(user)
     proof = extra.get("print", "")
     if state.device is None:
-        # Re-authenticated: a remembered login goes on with the new password.
+        # Re-authenticated: a remembered login continues with the new password.
         def with_print(book: Book) -> Book | None:
             known = book.devices.get(id)
             if known is None or not known.expects or known.print == proof:
@@ -192,7 +192,7 @@ async def devices_flow(
         is_remembered = known.expects != b"" and sessions.now() < known.until
         known = known if is_remembered else known.forgotten()
         found.append(device_of(user, id, known, last_seen=last, is_current=id == here, websessions=own))
-    # A websession from before devices were kept.
+    # A websession older than `devices=True`.
     for each in handles:
         if each.device not in book.devices:
             found.append(
@@ -212,7 +212,7 @@ async def forget_flow(sessions: CheckedSettings[Any], store: Store, device: Devi
     """Log a device out and forget it; return how many websessions ended."""
     checked_text(device.user, "the device's user")
     check_devices(sessions)
-    # First, so that it cannot log in by itself beside this.
+    # Done first, so that the device cannot log in by itself at the same time.
     await change_flow(sessions, store, book_key(device.user), lambda book: without_device(book, device.id))
     if not hasattr(store, "find"):
         raise Unsupported(
@@ -241,10 +241,10 @@ async def end_device_flow(
 
 
 def check_devices(sessions: CheckedSettings[Any]) -> None:
-    """Refuse a call that needs the list of devices if there is none.
+    """Refuse a call that needs the list of devices if none is kept.
 
     Raises:
-        Unsupported: it is off.
+        Unsupported: `devices` is off.
     """
     if not sessions.has_devices:
         raise Unsupported(

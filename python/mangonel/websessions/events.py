@@ -39,7 +39,7 @@ KINDS = (
     "store_error",
 )
 
-# Kinds to look into; the others are routine.
+# Kinds that deserve a look; the others are routine.
 WARNINGS = frozenset({"mismatch", "reused", "guessing", "store_error", "insecure", "clock"})
 
 
@@ -56,8 +56,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         user: the user of login, remembered, new_device, revoked and evicted, and of `reused` by a remembered login.
         network: the visitor's network, for `guessing`.
         bytes: encoded size, for `saved` and `created`.
-        seconds: duration of the store's calls, for `saved` and `created`; for `clock`, how far at least this server's
-            clock is behind another's.
+        seconds: duration of the store's calls, for `saved` and `created`; for `clock`, by how much at least this
+            server's clock is behind another's.
         calls: number of store calls of the commit, for `saved` and `created`.
     """
 

@@ -1,6 +1,6 @@
 """Runs the flows: one face awaits its store, the other calls a blocking store whose coroutines never suspend.
 
-Knows no framework. Handles a store's errors: each becomes StoreError, and an event first.
+Knows no framework. Handles a store's errors: each causes an event, then becomes StoreError.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class _Face:
         self._given_epochs = epochs
         self.title = store.split(":", 1)[0] if isinstance(store, str) else type(store).__name__
         self._store: Any = None
-        # The store's flows, where no loop has to be asked about them. None: `store()` says.
+        # The store's flows, if they do not depend on the loop. None: call `store()`.
         self._ready: Any = None
         self._epochs: Any = None
-        # The time limit of a request's calls, for stores that can be waited for on a loop.
+        # The time limit of a request's calls, for stores that wait on a loop.
         self._is_instant = True
         self._timeout: Any = None
         _faces.add(self)
@@ -206,7 +206,7 @@ class _Face:
             _pass_on(session)
 
     async def _is_alive_flow(self, session: WebSession[Any]) -> bool:
-        """Return whether a websession still goes on for the same user; changes nothing in it."""
+        """Return whether a websession is still alive with the same user; changes nothing in it."""
         return await self._told(alive_flow(self._sessions, self.store(), session))
 
     async def _of_flow(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
@@ -303,7 +303,7 @@ class AsyncFace(_Face):
 
     def __init__(self, sessions: CheckedSettings[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
-        # A store that never waits needs no limit, which would cost half as much again as everything else.
+        # A store that never waits needs no limit, which would add half the cost of everything else.
         self._is_instant = isinstance(store, MemoryStore) or (
             isinstance(store, str) and store.startswith(("memory:", "cookie:"))
         )
@@ -410,7 +410,7 @@ class BlockingFace(_Face):
 
 
 async def _turn_flow(session: WebSession[Any]) -> None:
-    """Wait until no other task of the request stores its websession: each would merge with the other's half."""
+    """Wait until no other task of the request stores its websession: otherwise each would merge half-stored changes."""
     state = session.state
     while state.writer is not None:
         turn = asyncio.get_running_loop().create_future()
@@ -439,7 +439,7 @@ def _blocking(given: Any) -> BlockingStore:
         from mangonel.websessions.stores.urls import open_blocking
 
         return open_blocking(given)
-    # A store with both faces offers the other one.
+    # A store with both faces has the blocking one as `blocking`.
     return getattr(given, "blocking", given)
 
 

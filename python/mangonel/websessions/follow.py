@@ -42,7 +42,7 @@ FOLLOW = 600.0
 # With twenty writers on one websession, the last one succeeds in the twentieth round at the latest.
 ROUNDS = 64
 
-# How often a writer checks for the record that a concurrent rotation is about to store.
+# How many times a writer checks for the record that a concurrent rotation is about to store.
 LOOKS = 8
 
 # The label of a record that a login has ended.
@@ -106,7 +106,7 @@ async def last_flow(
 
 
 def leads_on(record: Record) -> bool:
-    """Whether a record that is not live tells where its websession continues."""
+    """Whether a record that is not live names the record with which its websession continues."""
     return bool(record.next) or (record.next == ENDED and record.prev is not None)
 
 
@@ -124,7 +124,7 @@ async def end_flow(
     """Make a record, and its successors by renewal or rotation, unusable; return its last live version, or None.
 
     Args:
-        keep: seconds to keep a trace that it was ended on purpose; 0 removes it.
+        keep: seconds to keep a trace that the websession was ended on purpose; 0 removes the record.
         goes_on: key of the record that a rotation or a login is about to store.
         by_login: whether this is a login; only an end may follow its trace.
         follows: False: keep the record that another rotation made of it.
@@ -140,11 +140,11 @@ async def end_flow(
         if live.next == ENDED:
             if not follows or live.prev is None or is_forged(sessions, live):
                 return None
-            # Another rotation was faster. If it has stored its record, that ends here; if not, it ends the record
-            # itself, since it checks for concurrent changes.
+            # Another rotation was faster. If it has stored its record, that one is ended here; if not, the rotation
+            # ends the record itself, since it checks for concurrent changes.
             closed = sessions.sealed(changed(live, prev=None), b"")
             was_closed, found = await put_flow(store, closed, live.version)
-            # A trace that expired and was removed meanwhile still says where to continue.
+            # If the trace was removed meanwhile, `live` still names the record to continue with.
             live = found if found is not None and not was_closed else await store.get(live.prev)
             if live is None:
                 return None
@@ -218,6 +218,6 @@ async def _search_flow(store: Store, known: Record) -> Record | None:
     if known.user is None or not hasattr(store, "find"):
         return None
     found: list[Record] = await store.find(known.user)
-    # The older one during a renewal: any change to it makes the renewal check again.
+    # During a renewal, the older record: any change to it makes the renewal check again.
     live = [record for record in found if record.sid == known.sid and record.is_live]
     return min(live, key=lambda record: record.issued, default=None)

@@ -1,4 +1,4 @@
-"""Calls the application's functions about a user's devices. The event is stored, even if they fail."""
+"""Calls the application's functions about a user's devices. Their failures do not undo what was stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _running: set[asyncio.Future[Any]] = set()
 def call_hook(hook: Callable[[Any], Any] | None, value: Any) -> None:
     """Call a function; a coroutine function, for example one that sends a mail, runs beside the response.
 
-    An exception in it is logged, since no visitor can help it.
+    An exception in it is only logged, since it must not fail the request.
     """
     if hook is None:
         return

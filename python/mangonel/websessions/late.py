@@ -21,13 +21,13 @@ log = logging.getLogger("mangonel.websessions")
 
 
 class Unread(WebSession[Any]):
-    """A websession whose reading raises: a body leaves that caches may give to every visitor."""
+    """A websession that raises when read: a body is being sent that caches may give to every visitor."""
 
     __slots__ = ()
 
     @property
     def accessed(self) -> bool:
-        """Whether the websession was read: not so far."""
+        """Whether the websession was read: always False here."""
         return False
 
     @accessed.setter
@@ -39,13 +39,13 @@ class Unread(WebSession[Any]):
 
 
 class Unkept(WebSession[Any]):
-    """A websession whose changing raises: a body leaves without a cookie, so a change could not be stored."""
+    """A websession that raises when changed: a body is being sent without a cookie, so a change could not be stored."""
 
     __slots__ = ()
 
 
 class UnreadUnkept(Unread, Unkept):
-    """A websession whose reading and changing raise."""
+    """A websession that raises when read or changed."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ class UnreadUnkept(Unread, Unkept):
 class Left(WebSession[Any]):
     """The state after the answer: a change raises until `reload()` or `lock()` makes the websession usable again.
 
-    Reading is fine, but lists and dicts in it cannot be changed either.
+    It can be read, but lists and dicts in it cannot be changed either.
     """
 
     __slots__ = ()
@@ -88,7 +88,7 @@ class Left(WebSession[Any]):
         _refuse(self, value)
 
     def reload(self) -> Any:
-        """Read it again; from now on it may be changed, and `save()` stores that."""
+        """Read it again; from now on it may be changed, and `save()` stores the changes."""
         self.__class__ = WebSession  # type: ignore[assignment]
         return self.reload()
 
@@ -108,7 +108,7 @@ def _refuse_new(self: Any, *arguments: Any, **keywords: Any) -> NoReturn:
 
 
 def _refusing(name: str, refuse: Callable[..., NoReturn]) -> property:
-    """Return a property of a websession that can be read and no longer set."""
+    """Return a property of a websession that can be read but no longer set."""
     known: property = WebSession.__dict__[name]
     return property(known.fget, refuse, doc=known.__doc__)
 
@@ -147,7 +147,7 @@ class FixedDict(dict[Any, Any]):
 
 
 class FixedModel:
-    """A model's instance, or one inside of it, of a websession whose answer has left."""
+    """An instance of a model, or one inside it, of a websession whose answer has left."""
 
     __slots__ = ("_model",)
 
@@ -209,7 +209,7 @@ FLAT = frozenset((str, int, float, bytes, bool, type(None)))
 
 
 def let_read(session: WebSession[Any]) -> None:
-    """Allow reading after the whole body has left, when caches cannot see it any more."""
+    """Allow reading again once the whole body has left: caches cannot get any of it now."""
     if isinstance(session, Unread):
         session.__class__ = Unkept if isinstance(session, Unkept) else WebSession  # type: ignore[assignment]
 
@@ -219,7 +219,7 @@ def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) 
 
     Args:
         session: the request's.
-        commit: the task that stores the changes so far and then answers; an end waits for it. None: it is done.
+        commit: the task that stores the changes so far and then answers; an end waits for it. None: it has finished.
     """
     if commit is None:
         session.state.headers_left = True
@@ -230,7 +230,7 @@ def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) 
 
 
 def let_go(session: WebSession[Any], *, is_read: bool) -> None:
-    """Refuse the uses of a websession that the sent headers rule out, while the body leaves.
+    """Refuse the uses of a websession that the sent headers rule out, while the body is being sent.
 
     Args:
         session: the request's.
@@ -246,7 +246,7 @@ def let_go(session: WebSession[Any], *, is_read: bool) -> None:
 
 
 def end_late(session: WebSession[Any]) -> None:
-    """Commit an end that was requested after the response had left, or without a response."""
+    """Commit an end that was called after the response had left, or without a response."""
     if session.state.face is not None and not session.state.face.waits:
         if _is_to_end(session):
             session.state.face.commit(session)
@@ -262,7 +262,7 @@ def _go_on(ending: Coroutine[Any, Any, None]) -> None:
 
 async def _end_after(session: WebSession[Any], commit: asyncio.Future[None]) -> None:
     await asyncio.wait([commit])
-    # The commit regards an end that it has stored as done, so it is requested again.
+    # A commit clears the end that it has stored, so the end is set again.
     session.state.had_end = session.state.is_ended = True
     await _commit_end(session)
 

@@ -63,11 +63,11 @@ async def evict_flow(
     the ended ones.
 
     Returns:
-        How many websessions the user had, if this login was ended; else 0.
+        How many websessions the user had, if this login was ended; otherwise 0.
     """
     assert record.user is not None
     found = await live_flow(sessions, store, record.user)
-    # A renewal keeps the time of the login, and for a moment there are two records.
+    # By `sid`: a renewal keeps the time of the login, and for a moment there are two records.
     began = {other.sid: (other.created, other.sid) for other in found} | {
         record.sid: (record.created, record.sid)
     }

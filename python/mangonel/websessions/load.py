@@ -41,7 +41,7 @@ async def load_flow(
     """Return the websession of a request: the stored one that its cookie names, or an empty one.
 
     Args:
-        known: the key of the trace that a predecessor's cookie has left, in place of our cookie.
+        known: the key of a trace from a predecessor's cookie, used in place of our cookie.
     """
     session: WebSession[Any] = WebSession(sessions, request_view)
     policy = sessions.cookie
@@ -105,7 +105,7 @@ async def reload_flow(sessions: CheckedSettings[Any], store: Store, session: Web
     found = await current_flow(sessions, store, record.key, now, record)
     is_there = found is not None and not await is_revoked_flow(sessions, store, found)
     if found is not None and is_there and session.state.waiting:
-        # Another task is about to store its changes, which are among these.
+        # Another task of the request is about to store its changes, which this websession includes.
         merge(session, found)
         session.state.record = found
         return True
@@ -147,7 +147,7 @@ async def _settle_flow(
         await _expire_flow(sessions, store, record)
         return None
     elif record.prev is not None:
-        # So that `prev` is removed by this response's write.
+        # Makes this response's write remove `prev`.
         session.state.has_closed = session.state.is_due = await _close_flow(sessions, store, record, now)
     if sessions.epochs_apart and await is_revoked_flow(sessions, store, record):
         sessions.emit("rejected", record.sid.hex(), reason="revoked")
@@ -160,8 +160,8 @@ async def _renewed_flow(
 ) -> Record | None:
     """Follow an old id to the live record, or refuse it.
 
-    The response with the new id may have been lost, so the old one is valid until the new one was seen, and for the
-    idle limit at most. After that, the old one is a copy, unless its request was in flight.
+    The response with the new id may have been lost, so the old one is valid until the new one was presented, and at
+    most for the idle limit. After that, the old one is a copy, unless its request was in flight.
     """
     alias = record
     while sessions.unsealed(alias) != SEEN:
@@ -209,7 +209,7 @@ async def _close_flow(sessions: CheckedSettings[Any], store: Store, record: Reco
         return True
     if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
         return True
-    # A predecessor's cookie must not be read again.
+    # This trace is kept as long as before, or the predecessor's cookie would be read again.
     expires = old.expires if old.label == MOVED else min(old.expires, _kept_closed(sessions, now))
     closed = changed(old, issued=now, expires=expires)
     return await store.put(sessions.sealed(closed, SEEN), old.version)

@@ -1,6 +1,6 @@
 """Serialises the requests of a websession: `async with session.lock():`, or `with` in threads.
 
-Polls at growing intervals on its face; the flows are in `turns.py`. Knows no engine.
+Polls at growing intervals; the flows are in `turns.py`. Knows no engine.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Lock:
         return face
 
     def _sid(self) -> bytes | None:
-        """The name of the locked websession; None if it is new, so that no other request has it."""
+        """The name of the locked websession; None if it is new: no other request has it."""
         state = self._session.state
         if state.record is None:
             return None

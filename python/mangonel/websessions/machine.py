@@ -20,7 +20,7 @@ The laws:
 - The last call counts: `login` after `destroy` is a login, `destroy` after `login` is an end.
 - Nothing that needs a new cookie is started if no cookie can be sent any more.
 - A websession that could not be loaded (`degraded`) is never written; ending it or changing its user is an error.
-- A failed response keeps no values and logs no user in. But an end stays an end, and a login or rotation still changes
+- A failed response stores no values and logs no user in. But an end stays an end, and a login or rotation still changes
   the id, so that a given-up id becomes invalid.
 """
 
@@ -104,7 +104,7 @@ class State:
         is_due: the time of its last use must be stored.
         has_closed: this request presented the new id, so the old one is closed and need not be recorded.
         alias: key of the old id that led here. None: the record's own key did.
-        trail: the request's id was given up, and this is its trace; only an end follows it.
+        trail: the trace, if the request's id was given up; only an end follows it.
         was_lost: the old id came again so late that the response with the new one must have been lost.
         cookie: the Set-Cookie header to send. None: none.
         csrf_secret: the secret of tokens, if it is not among the values; "" if the request's secret is void.
@@ -115,18 +115,18 @@ class State:
         remembers: the token of a login that is to be remembered, and for how many seconds.
         permanent: whether the cookie should outlive the browser, as in Flask. None: not set.
         counted: keys that `increment` changed; others' increments are added.
-        epoch: the user's last revocation, as a login has seen it that is kept in the cookie itself.
+        epoch: the user's last revocation at login, for a websession kept in its cookie.
         promised: token of a cookie that was sent before its record was stored.
         headers_left: no cookie can be set any more.
-        discarded: the encoded values that could not be stored, since no cookie could leave with them.
+        discarded: the encoded values that could not be stored, since no cookie could be sent with them.
         clear_site_data: whether to send the header Clear-Site-Data.
         challenged, degraded: as in the websession.
         was_answered: the response's commit has run, successfully or not.
         late_end: called with the websession if an end is called after the response. None: the framework notices.
         face: runs this websession's flows.
         writer: the task that stores it now, or reads it again. None: no task does.
-        waiting: futures of the tasks that are to store it next.
-        lock: held by the thread that stores it, once there was one.
+        waiting: futures of the tasks that will store it next.
+        lock: held by the thread that stores it; made for the first such thread.
     """
 
     # A request sets the first three; the others are class defaults, since most requests need few of them.

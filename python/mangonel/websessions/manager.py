@@ -232,7 +232,7 @@ class WebSessions(CheckedSettings[Data]):
     async def erase(self, user: str) -> int:
         """End a user's websessions and remove all that is stored of them; return how many websessions ended.
 
-        Only the number of the user's revocations remains, under a hash of the name, until it is needed no more.
+        Only the number of the user's revocations remains, under a hash of the name, as long as it is needed.
 
         Args:
             user: the name passed to `login`.
@@ -340,7 +340,7 @@ def _check_store(store: Any) -> None:
         return
     kind = type(store).__name__
     remedy = ""
-    # Asked by name: these objects have every attribute.
+    # Recognised by name: these objects have every attribute.
     if kind.endswith("Collection"):
         remedy = "; a collection goes into MongoStore(…)"
     elif kind.endswith(("Client", "Database")):

@@ -1,6 +1,6 @@
 """The three-way merge of parallel changes to one websession. Knows no store.
 
-It merges keys, not invariants across keys: two requests that each add a key of their own lose nothing; two that change
+It merges keys, not invariants across keys: two requests that each add a different key lose nothing; two that change
 the same key need a function that combines both changes.
 """
 
@@ -75,8 +75,8 @@ def _merged_extra(
 
 
 def _flashes(base: Any, mine: Any, theirs: Any) -> Any:
-    # A message that either side has read is removed; messages that either side added stay. Each has a number of
-    # its own, so that two equal messages are told apart.
+    # A message that either side has read is removed; messages that either side added stay. Each has a unique
+    # number, which distinguishes equal messages.
     before, now, other = base or [], mine or [], theirs or []
     read = [message for message in before if message not in now]
     return [message for message in other if message not in read] + [m for m in now if m not in before]

@@ -1,4 +1,4 @@
-"""All that the store keeps of one user: exported, or erased. Flows, for every face.
+"""Exports or erases everything that the store keeps about one user. Flows, for every face.
 
 Spec: GDPR, articles 15 and 17.
 """
@@ -68,7 +68,7 @@ async def export_flow(sessions: CheckedSettings[Any], store: Store, user: str) -
 async def erase_flow(sessions: CheckedSettings[Any], store: Store, user: str) -> int:
     """End a user's websessions and remove the user's stored data; return how many websessions ended.
 
-    What remains is the number of the user's revocations, under a hash of the name, until every websession that it ends
+    Only the number of the user's revocations remains, under a hash of the name, until every websession that it ends
     would have reached its limit.
     """
     checked_text(user, "the user")

@@ -33,12 +33,12 @@ class Predecessor:
     Args:
         until: the end of the old cookie's acceptance, as an aware datetime.
         cookie: name of the old cookie.
-        user: the key of the user's name among the old values; such a websession is a logged-in one. None: none is.
+        user: the key of the user's name among the old values; with it, the websession is logged in. None: it never is.
         convert: called with the old values, returns the new ones. None: they stay.
-        path, domain: attributes of the old cookie, by which the browser removes it.
+        path, domain: attributes of the old cookie, which the browser needs to remove it.
 
     Raises:
-        UsageError: a time without zone, or no name of a cookie.
+        UsageError: a time without zone, or an invalid cookie name.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Predecessor:
 class FlaskSession(Predecessor):
     """The sessions of Flask-Session 0.6 and newer in Redis or MongoDB, serialized as MessagePack or JSON.
 
-    Sessions that an older version has pickled are not read: 0.8 rewrites each at its next request.
+    Sessions that an older version has pickled are not read; Flask-Session 0.8 rewrites each at its next request.
 
     Args:
         url: "redis://localhost/0", or "mongodb://localhost/flask_session".
@@ -244,7 +244,7 @@ class StarletteSessions(Predecessor):
 
 
 class DjangoSessions(Predecessor):
-    """The sessions of one of Django's own engines, inside of a Django project, whose settings they need.
+    """The sessions of one of Django's own engines, inside a Django project, whose settings are needed.
 
     Args:
         engine: the old SESSION_ENGINE: "django.contrib.sessions.backends.db", "….cache", "….cached_db" or

@@ -15,7 +15,7 @@ import msgspec
 
 __all__ = ["ENDED", "Record", "all_but_data", "pack_record", "stored_record", "unpack_record", "with_expires"]
 
-# `next` of a record that was ended, not renewed: following it leads nowhere.
+# `next` of a record that was ended, not renewed: it leads to no other record.
 ENDED = b""
 
 _HEAD = struct.Struct(">Qq")
@@ -35,7 +35,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         user: the user after a login.
         next: renewed: the key of the next record. `ENDED`: rotated away or logged out.
         prev: the key that this record was renewed from, until its own id is first presented. In a record that a
-            rotation or a login has ended: the key of the new record, unless that has ended too.
+            rotation or a login has ended: the key of the new record, unless that one has ended too.
         issued: when this id was made; renewal counts from here. For a renewed or ended record: when that happened.
         sid: names the websession across renewals in listings and logs; neither a key nor a token.
         label: the application's name for listings, such as "Firefox on Linux". After a login ended the record: "login".
@@ -124,7 +124,7 @@ def all_but_data(record: Record) -> bytes:
 
 
 def stored_record(key: bytes, stored: bytes | None) -> Record | None:
-    """Return the record in a store's value for a key; None for no value, and for bytes that are no record."""
+    """Return the record in a store's value for a key; None without a value, and for bytes that are no record."""
     if stored is None:
         return None
     try:

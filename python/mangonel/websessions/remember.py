@@ -1,7 +1,7 @@
-"""A remembered login: after the websession has ended, a cookie logs in by a token that is used once.
+"""A remembered login: after the websession has ended, a cookie logs in with a token that is used once.
 
 The browser has a series, which is its device, and a token; each such login replaces the token. A token that returns
-after its successor was seen has been copied: the series ends, and the application is told. Parallel requests of one
+after its successor was presented has been copied: the series ends, and `on_theft` is called. Parallel requests of one
 browser bring the same token, so all of them get the websession of the first. Flows; knows no engine.
 """
 
@@ -45,14 +45,14 @@ async def remembered_flow(
     """Return the websession that a remembered login of the request leads to; the given one if there is none.
 
     Args:
-        session: the request's, which its own cookie has led to nothing.
+        session: the request's, for which its own cookie found nothing.
     """
     request_view = session.state.request_view
     if (
         request_view.cookie is None
         or not request_view.takes_cookies
         or (sessions.cookie.secure and not request_view.is_secure)
-        # A second websession would replace the one that the browser continues with.
+        # Another websession would replace the one that the browser continues with.
         or session.state.has_moved
     ):
         return session
@@ -87,7 +87,7 @@ async def remembered_flow(
 async def forget_remembered_flow(
     sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], keep: bytes | None = None
 ) -> None:
-    """Forget the remembered login of the request's browser, since it logs out, or logs in another user.
+    """Forget the remembered login of the request's browser, since a user logs out there, or another one logs in.
 
     Args:
         keep: key of the devices of the user who logs in, which the login itself changes.
@@ -114,7 +114,7 @@ async def _exchange_flow(
     given: bytes,
     now: float,
 ) -> WebSession[Any] | None:
-    """Log in by a token and replace it; None: another request was faster."""
+    """Log in with a token and replace it; None: another request was faster."""
     user, most = book.user, limit_of(sessions, book.user)
     fresh: WebSession[Any] = WebSession(sessions, session.state.request_view)
     state = fresh.state
@@ -132,7 +132,7 @@ async def _exchange_flow(
     plain = encoded(fresh)
     token, next_token = sessions.new_token(), sessions.new_token()
     deadline = now + sessions.absolute
-    # By `prev` the first request with this websession tells that the answer was not lost.
+    # With `prev`, the first request with this websession shows that the answer was not lost.
     record = new_record(fresh, token, plain, now, deadline, created=created, prev=key, epoch=known.epoch)
     was_put, _ = await put_flow(store, record, 0)
     if not was_put:
@@ -167,7 +167,7 @@ async def _exchange_flow(
         given != known.expects
         and (lost := await current_flow(sessions, store, known.session, now)) is not None
     ):
-        # The answer with it was lost, so only a copy can have it.
+        # The answer with this websession's id was lost, so only a copy can use it.
         await end_flow(sessions, store, lost, now)
     if most is not None and await evict_flow(sessions, store, record, most, now):
         return session
@@ -187,7 +187,7 @@ async def _share_flow(
     if found is None or await is_revoked_flow(sessions, store, found):
         return session
     if known.seen:
-        # As for an id that a renewal has closed, the browser has the new cookies.
+        # Treated like an id that a renewal has closed: the browser has the new cookies.
         session.state.trail = replace(found, data=b"", next=found.key, prev=None, issued=known.changed)
         session.state.trail = sessions.sealed(session.state.trail, b"")
         sessions.emit("rejected", found.sid.hex(), reason="renewed")
@@ -213,7 +213,7 @@ async def _stolen_flow(
         found = await current_flow(sessions, store, known.session, now) if known.session else None
         if found is not None:
             await end_flow(sessions, store, found, now)
-        # The successors by later logins, and other websessions of the device.
+        # Also end the device's other websessions, such as those of later logins with the series.
         if hasattr(store, "find"):
             await end_device_flow(sessions, store, book.user, id)
     sessions.emit("reused", reason="remember", user=book.user)

@@ -42,7 +42,7 @@ def key_bytes(key: bytes | str) -> bytes:
 
 
 class KeyRing:
-    """Seals with the first key; opens with the key that sealed.
+    """Seals with the first key; opens with the key that was used to seal.
 
     To rotate keys, put the new one first, and drop the old one once no websession sealed with it can be alive.
     """

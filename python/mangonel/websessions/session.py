@@ -28,7 +28,7 @@ SALT_BYTES = 8
 
 # Calls that prove a user's identity.
 PROOFS = frozenset({"login", "reauthenticated"})
-# Key of the package's own value that says: the user is known, but has proved nothing.
+# Key of the package's own value for a user who is known, but has proved nothing.
 UNPROVED = "unproved"
 
 # Types that every codec keeps exactly.
@@ -86,7 +86,7 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     __slots__ = ("__dict__", "__weakref__", "accessed", "state")
 
-    modified = True  # for frameworks that ask; whether something changed is found out when it matters
+    modified = True  # for frameworks that read it; the commit itself compares the values
 
     def __init__(self, sessions: CheckedSettings[Any], request_view: RequestView) -> None:
         # Set here, without a call: every request makes one.
@@ -94,7 +94,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         state.sessions, state.request_view, state.base = sessions, request_view, sessions.blank
         self.accessed = False
 
-    # The access decides the caching headers.
+    # Whether it was accessed decides the caching headers.
 
     def __getitem__(self, key: str) -> Any:
         self.accessed = True
@@ -286,14 +286,14 @@ class WebSession(dict[str, Any], Generic[Data]):
         remember: Any = False,
         fingerprint: str | bytes | None = None,
     ) -> None:
-        """Log a user in: a new id, the old one invalid, both limits restarted.
+        """Log a user in: take a new id, make the old one invalid, restart both limits.
 
         Args:
             user: the application's name of the user; stored unchanged, for listings and revocation.
             keep: the keys to keep; everything else from before the login is dropped.
             remember: make the cookie outlive the browser, and both limits this long, as "14d". True: as long as
                 `Lifetime(remember=)` allows. With `Users(devices=True)` the limits stay: for this long, a second cookie
-                logs in again, by a token that is used once.
+                logs in again, with a token that is used once.
             fingerprint: a value that changes with the user's password, such as its hash; see `check_fingerprint`. Only
                 a salted digest is kept.
 
@@ -334,7 +334,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.change = "login"
 
     def reauthenticated(self, *, fingerprint: str | bytes | None = None) -> None:
-        """Record that the user proved their identity again: a new id, the data kept, both limits restarted.
+        """Record that the user proved their identity again: take a new id, keep the data, restart both limits.
 
         Args:
             fingerprint: the new one, if the password was changed.
@@ -496,7 +496,7 @@ class WebSession(dict[str, Any], Generic[Data]):
 
         Args:
             text: the text.
-            kind: such as info, success or error; pages choose a colour by it.
+            kind: such as info, success or error; pages may choose a colour for it.
 
         Example:
             >>> websession.flash("Saved", "success")
@@ -523,7 +523,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             if state.user is not None:
                 state.set_extra("csrf", secret)
             else:
-                # A visitor without a login has it in a cookie, and costs no record.
+                # A visitor without a login has the secret in a cookie, and needs no record.
                 self._check_cookie_can_leave("csrf_token()")
                 state.csrf_secret = secret
                 state.csrf_cookie = state.sessions.cookie.give_csrf(secret)
@@ -563,7 +563,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         return self._face("reload()").reload(self)
 
     def lock(self, wait: Any = "10s", hold: Any = "30s") -> Lock:
-        """Admit one request after another to a block, which begins with `reload()` and ends with `save()`.
+        """Let one request at a time into a block, which begins with `reload()` and ends with `save()`.
 
         Use it as `async with` on an event loop, as `with` in threads. Without it, requests run in parallel, and their
         changes are merged key by key. A websession that is not stored yet is not shared, so there is no waiting.
@@ -632,7 +632,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             self.state.set_extra("bind", sessions.signals_of(self.state.request_view))
 
     def _forget_remembered(self) -> None:
-        """Take the token of a remembered login out of the browser's cookie; a commit takes it out of the store."""
+        """Remove the token of a remembered login from the browser's cookie; a commit removes it from the store."""
         state = self.state
         state.remembers = state.device = state.device_cookie = None
         policy = state.sessions.cookie

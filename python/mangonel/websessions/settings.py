@@ -32,7 +32,7 @@ __all__ = [
     "seconds",
 ]
 
-# The length of a user's name and of a label that the columns of all engines hold.
+# The longest user name and label that the columns of all engines hold.
 MOST_TEXT = 255
 
 Duration = float | str | timedelta
@@ -126,12 +126,12 @@ class Protection:
         sign: a secret, or `Keys`: cookies carry an HMAC, so that invalid ones never reach the store.
         bind: signals to compare with those at login, from "user_agent" and "network".
         bind_secret: secret for the signals' digests, shared by all workers, or `Keys`. None: use `seal` or `sign`.
-        on_reuse: an old id that comes after its renewal was seen is a copy: "destroy" ends the websession for everyone,
-            "log" only refuses the copy.
+        on_reuse: an old id that returns after the new one was presented is a copy: "destroy" ends the websession for
+            everyone, "log" only refuses the copy.
         on_mismatch: "log", "challenge" or "destroy", or a mapping by signal. "network" is only logged unless it is
             named.
         trusted_origins: other origins whose pages may send requests that change something.
-        guess_limit, guess_window: this many unknown ids from one network in this many seconds make a `guessing` event.
+        guess_limit, guess_window: this many unknown ids from one network in this many seconds cause a `guessing` event.
     """
 
     seal: Key | Keys | None = None
@@ -154,7 +154,7 @@ class Users:
         over_limit: "evict-oldest" or "refuse".
         devices: keep a list of each user's devices, see `WebSessions.devices`. A login is then remembered by a token
             that is used once. Needs the package ua-parser.
-        place: a function from an address to a place for that list, as from a database of yours; it must not wait.
+        place: a function that returns a place for an address, for that list, as from your database; it must not wait.
         on_new_device: called with the `Device` after a login on a device that the user has not used before; on an event
             loop it may be a coroutine function.
         on_theft: called in the same way with the `Device` whose remembered login was copied: its token came twice.
@@ -224,7 +224,7 @@ def keys_of(given: Any, name: str) -> list[Key]:
     """Return the keys of a setting, the current one first; empty for None.
 
     Raises:
-        UsageError: an empty key, or unordered keys, none of which is known to be the current one.
+        UsageError: an empty key, or a collection of keys without a current one.
     """
     if given is None:
         return []

@@ -61,7 +61,7 @@ def commit(session: WebSession[Any], plan: int) -> None:
 
     Raises:
         SessionTooLarge: it does not fit into a cookie; nothing was sent.
-        UsageError: no cookie can leave any more.
+        UsageError: no cookie can be sent any more.
     """
     sessions = session.state.sessions
     if not session.state.can_take_cookie:

@@ -1,7 +1,7 @@
 """Takes over the session of a predecessor: an old cookie is read once and leads to a new websession from then on.
 
-The old cookie is treated as an id that a renewal has given up. Its record, under the hash of its value, says where the
-websession continues. So concurrent requests share one websession, a lost response is made good, a later copy of the
+The old cookie is treated as an id that a renewal has given up. A record under the hash of its value shows where the
+websession continues. So concurrent requests share one websession, a lost response does no harm, a later copy of the
 cookie is detected, and a logout or revocation ends it too. The record stays as long as the cookie is accepted.
 Flows; knows no engine.
 """
@@ -37,7 +37,7 @@ async def take_over_flow(
     """Return the websession that an old cookie of the request leads to; the given one if there is none.
 
     Args:
-        session: the request's, which its own cookie has led to nothing.
+        session: the request's, for which its own cookie found nothing.
         waits: whether this runs on an event loop.
     """
     request_view = session.state.request_view
@@ -95,7 +95,7 @@ async def _fresh_flow(
     user = values.get(each.user) if each.user is not None else None
     if user is not None:
         user = checked_text(str(user), "the user")
-        # The old cookie is older than any revocation, so each ends it.
+        # The old cookie precedes any revocation, so any revocation ends its websession.
         if await epoch_flow(sessions, store, user):
             return None
     if each.convert is not None:

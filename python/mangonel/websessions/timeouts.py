@@ -32,12 +32,12 @@ class SharedTimeout:
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[asyncio.Task[Any], float] = {}
-        # How often others had cancelled these tasks before we did.
+        # How many times others had cancelled these tasks before we did.
         self._late: dict[asyncio.Task[Any], int] = {}
 
     def __enter__(self) -> None:
         task = _current_task()
-        # Moved to the end of the queue; a dict does that only for a new key.
+        # Goes to the end of the queue: `__exit__` removes the key, and a dict appends only new keys.
         when = self._waiting[task] = self._loop.time() + self._seconds
         if self._timer is None:
             self._timer = self._loop.call_at(when, self._expire)

@@ -1,6 +1,6 @@
 """The lock of a websession, for `lock.py`. Flows, for every face.
 
-The lock is a record of its own under the websession's name, written with the compare-and-set that every store has. It
+The lock is a separate record under the websession's name, written with the compare-and-set that every store has. It
 expires by itself, so a dead process does not block others for long. Knows no engine.
 """
 

@@ -89,7 +89,7 @@ async def revoke_flow(sessions: CheckedSettings[Any], store: Store, user: str, h
     for record in await live_flow(sessions, store, user):
         if record.sid.hex() == handle:
             if sessions.has_devices:
-                # First, so that the browser cannot log in by itself beside this.
+                # Done first, so that the browser cannot log in by itself at the same time.
                 await forget_login_flow(sessions, store, user, str(extra_of(sessions, record).get("device")))
             was_there = await end_flow(sessions, store, record, sessions.now()) is not None or was_there
     if was_there:
@@ -146,7 +146,7 @@ async def _epoch_flow(
 def _next_epoch(now: float, last: int) -> int:
     """Return a number above the last one. It contains the time, so it is above those of an expired record too.
 
-    Two servers that count at once almost never get the same number.
+    Two servers that count at the same time almost never get the same number.
     """
     return max((round(now * 1000) << EPOCH_BITS) + randbits(EPOCH_BITS), last + 1)
 
@@ -169,7 +169,7 @@ async def _spare_flow(
         fresh = sessions.sealed(changed(found, epoch=epoch), sessions.unsealed(found))
         was_put, found = await put_flow(store, fresh, found.version)
         if was_put:
-            # Others' changes are not merged here, but when the response leaves.
+            # Others' changes are merged when the response leaves, not here.
             if fresh.version == record.version + 1 and fresh.key == record.key:
                 state.record = fresh
             return

@@ -2,7 +2,7 @@
 
 A store's `put` may answer False to a write that it has applied: the client sent it again because the first answer was
 lost, or the server counted several writes together. So each write leaves a random mark in the record, behind those of
-the writes before it. The record's version tells at which place the mark of a write must stand; nothing depends on a
+the writes before it. The record's version determines the position of a write's mark; nothing depends on a
 clock or on the order of answers. Knows no engine.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["KEPT", "changed", "has_write", "new_record", "next_writes", "put_flo
 
 MARK_BYTES = 6
 
-# A write in doubt is looked for within a round trip or two; at most this many others come between.
+# A write in doubt is searched for within one or two round trips; at most this many other writes may come between.
 KEPT = 32
 MOST_BYTES = KEPT * MARK_BYTES
 

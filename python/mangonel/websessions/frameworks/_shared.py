@@ -1,4 +1,4 @@
-"""What the files of several frameworks use: paths without websessions, commits that outlast a request, watches.
+"""Shared by several frameworks: paths without websessions, commits that outlast a request, watches.
 
 Imports no framework.
 """
@@ -110,12 +110,12 @@ def store_late(session: WebSession[Any], status: int) -> None:
 
 
 async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) -> None:
-    """Look at the store every `every` seconds; call `end`, and await its result, once the websession has ended.
+    """Check the store every `every` seconds; once the websession has ended, call `end` and await its result.
 
     Args:
         session: the websession of an open WebSocket or event stream.
-        every: seconds between two looks.
-        end: closes it.
+        every: seconds between two checks.
+        end: closes the connection.
     """
     while True:
         await asyncio.sleep(every)
@@ -134,7 +134,7 @@ async def until_ended(
 
     Args:
         session: the stream's websession.
-        every: seconds between two looks at the store.
+        every: seconds between two checks of the store.
         parts: the stream. All of it runs in the task that iterates over this.
     """
     task = asyncio.current_task()
@@ -168,13 +168,13 @@ async def until_ended(
 
 
 class Looks:
-    """Looks at the store while a thread makes an event stream: before a part, but not more often than `every` says.
+    """Checks the store while a thread makes an event stream: before a part, but at most every `every` seconds.
 
     A thread that waits for its next event cannot be interrupted, so a stream that is silent ends at that event.
 
     Args:
         session: the stream's websession.
-        every: seconds between two looks.
+        every: seconds between two checks.
     """
 
     def __init__(self, session: WebSession[Any], every: float) -> None:
@@ -183,7 +183,7 @@ class Looks:
         self._last = time.monotonic()
 
     def goes_on(self, _part: object = None) -> bool:
-        """Return whether the stream goes on: not once its websession has ended."""
+        """Return whether the stream may continue: False once its websession has ended."""
         now = time.monotonic()
         if now - self._last < self._every:
             return True

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_csrf", "current_session", "require_fresh", "setup"]
 
-# aiohttp 3.14 and newer warn of keys that are plain strings.
+# aiohttp 3.14 and newer warn about keys that are plain strings.
 _key: Any = getattr(web, "RequestKey", lambda name, kind: name)
 KEY = _key("mangonel.session", WebSession)
 ANSWER = _key("mangonel.session.answer", object)
@@ -63,7 +63,7 @@ def setup(
 ) -> None:
     """Give the requests of an application websessions; `current_session(request)` returns a request's.
 
-    Middlewares that are added after this call run inside of it and may use the websession.
+    Middlewares that are added after this call run inside it and may use the websession.
 
     Args:
         app: the application.
@@ -298,7 +298,7 @@ class _Answer:
             if response.content_length is not None or not isinstance(response, web.Response):
                 leave(session)
                 return response
-            # The body is made while it leaves, and may change the websession.
+            # The body is produced while it is sent, and may change the websession.
             await response.prepare(request)
             await response.write_eof()
         let_read(session)

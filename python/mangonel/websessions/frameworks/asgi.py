@@ -229,7 +229,7 @@ class _Answer:
 
     @staticmethod
     def _streamed(session: WebSession[Any], headers: Iterable[Any]) -> list[tuple[str, str]]:
-        """Return the headers; those of an answer of unknown length leave before its body is made."""
+        """Return the headers; those of a response of unknown length are sent before its body is made."""
         control: str | None = None
         is_whole = False
         for name, value in headers:
@@ -256,7 +256,7 @@ class _Socket:
 
     @contextmanager
     def watched(self, every: float | None) -> Iterator[None]:
-        """Look every `every` seconds whether the websession has ended; None: never."""
+        """Check every `every` seconds whether the websession has ended; None: never."""
         if every is None or self._session.state.record is None:
             yield
             return
@@ -305,7 +305,7 @@ def _is_event_stream(headers: Iterable[Any]) -> bool:
 
 
 class CSRFMiddleware:
-    """Refuses requests from other sites, for an application inside of `SessionMiddleware`.
+    """Refuses requests from other sites, for an application inside `SessionMiddleware`.
 
     Requests other than GET, HEAD, OPTIONS and TRACE must come from our own pages and carry a token, in the header
     X-CSRF-Token or in the field `_csrf` within the first 64 KiB of a form. A WebSocket must come from our own pages.
@@ -360,7 +360,7 @@ async def _form_token(content_type: str, receive: Receive) -> tuple[str | None, 
             held.append(message := await receive())
             body += message.get("body", b"")
             more = message["type"] == "http.request" and message.get("more_body", False)
-            # Not at every chunk, which may be one byte: that would let a client cause work cheaply.
+            # Not searched at every chunk: chunks of one byte would let a client cause work cheaply.
             if more and len(body) >= look and content_type.lower().startswith("multipart"):
                 token, look = token_in_form(content_type, bytes(body)), 2 * len(body)
         token = token or token_in_form(content_type, bytes(body))

@@ -220,7 +220,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         return None
 
     def _follow_user(self) -> None:
-        """Turn a login or logout that Django wrote to its keys into one of the websession."""
+        """Turn a login or logout that Django wrote to its keys into a login or logout of the websession."""
         session = self._websession
         if session is None:
             return
@@ -563,7 +563,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
         get_response: the next middleware or the view; Django passes it.
 
     Raises:
-        ImproperlyConfigured: SESSION_ENGINE is another one, or WEBSESSIONS is missing.
+        ImproperlyConfigured: SESSION_ENGINE names another engine, or WEBSESSIONS is missing.
     """
 
     def __init__(self, get_response: Any) -> None:
@@ -615,7 +615,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
                 _add(answer, take_headers(session))
             leave(session)
             if face.waits:
-                # Receivers of its signal close connections of databases, which Django refuses on an event loop.
+                # Receivers of the signal close database connections, which Django refuses on an event loop.
                 await sync_to_async(response.close)()
             else:
                 response.close()
@@ -683,7 +683,7 @@ def require_fresh(within: Any) -> Callable[[View], View]:
 
 
 class _Cookie(Morsel[str]):
-    """A Set-Cookie header as it is, with attributes that this Python may not know."""
+    """A verbatim Set-Cookie header: this Python may not know all of its attributes."""
 
     def __init__(self, header: str) -> None:
         super().__init__()

@@ -59,7 +59,7 @@ class _HandlersView(RequestView):
 
     __slots__ = ("__weakref__", "_handler")
 
-    # Made for every reader's request, so its fields are set from outside, without a call of a Python function.
+    # Made for every reader's request, so the mixin sets its fields, which saves a Python call.
     __init__ = object.__init__
     _handler: SessionMixin
     takes_cookies = True
@@ -139,7 +139,7 @@ class SessionMixin(_Base):
         if found is None:
             if "session_storage" not in self.application.settings:
                 raise UsageError("expected Application(…, sessions=WebSessions(…)), got no sessions")
-            # An application that was written for the fork.
+            # An application written for the Tornado fork.
             found = WebSessions.from_tornado_settings(self.application.settings)
             self.application.settings["sessions"] = found
         return checked(found, "Application(…)")
@@ -150,7 +150,7 @@ class SessionMixin(_Base):
         if not self.use_session:
             return base if base is not None else _DONE
         if base is None and not self.check_csrf and not self.request.headers.get_list("Cookie"):
-            # Most readers have no cookie, and this path is their cost. Only a `prepare()` of their own awaits it.
+            # Most readers have no cookie, so this path must be cheap. Only an overridden `prepare()` awaits the result.
             self._websession = _NOBODY
             return None if type(self).prepare is _PREPARE else _DONE
         return self._prepare_websession(base)
@@ -180,7 +180,7 @@ class SessionMixin(_Base):
         try:
             plan = last_plan(session, 500 if self._websession_failed else self._status_code)
         except StoreError as error:
-            # It was not loaded, so all that remains is the error.
+            # The websession was not loaded, so only the error remains.
             self._websession = _NOBODY
             raise self._http_error(error) from error
         if plan == NOTHING:
@@ -238,7 +238,7 @@ class SessionMixin(_Base):
         error = (kwargs.get("exc_info") or (None, None))[1]
         if isinstance(error, WebSessionError) and status_code == 500:
             status_code = error.status
-        # The status of a streamed response has left, and the handler failed nevertheless.
+        # The status of a streamed response was sent before the handler failed.
         self._websession_failed = self._headers_written
         super().send_error(status_code, **kwargs)
 
@@ -291,7 +291,7 @@ class SessionMixin(_Base):
         return session
 
     def _anonymous(self) -> WebSession[Any]:
-        # Requests without a cookie come here, and most are: no detour for them.
+        # Most requests have no cookie and come here, so they take no detour.
         sessions = self.application.settings.get("sessions") or self.sessions
         if type(sessions) is str:
             sessions = self.sessions  # its message says what is expected
@@ -344,7 +344,7 @@ class SessionMixin(_Base):
                 self._finished = True
                 self.request.connection.stream.close()  # type: ignore[union-attr]
                 return
-            # A response that may be shown, but nothing of this request is kept.
+            # The response may be shown, but nothing of this request is stored.
             discard(session)
             if plan == END:
                 session.state.degraded = True

@@ -76,7 +76,7 @@ class WSGISessions:
 
 
 class _Answer:
-    """Stores the websession before the answer's start leaves, or when the application failed.
+    """Stores the websession before the start of the response is sent, or when the application failed.
 
     The start is held back until the application returns or writes: by then, a body that is a list is complete.
     """
@@ -108,14 +108,14 @@ class _Answer:
         return self._write
 
     def goes_on(self, _part: bytes) -> bool:
-        """Return whether another part of the body leaves: not once the websession of an event stream has ended."""
+        """Return whether to send another part of the body: False once the websession of an event stream has ended."""
         return self._looks is None or self._looks.goes_on()
 
     def leave(self, *, is_whole: bool) -> None:
-        """Let the start go, if there is one.
+        """Send the start of the response, if there is one.
 
         Args:
-            is_whole: the body is complete, so the websession is not read for it any more.
+            is_whole: the body is complete, so it does not read the websession any more.
         """
         self._has_returned = True
         if self._held is None:
@@ -142,7 +142,7 @@ class _Answer:
         """
         state = self.session.state
         if self._held is not None:
-            # It has not left yet, and never will.
+            # The held-back start will never be sent.
             self._held, state.headers_left = None, False
         if state.headers_left:
             self._status = 500
@@ -194,7 +194,7 @@ class _Answer:
 
 
 class _Body:
-    """The response's body, whose first part may be made after the application has returned."""
+    """The body of the response, whose first part may be produced after the application has returned."""
 
     def __init__(self, body: Iterable[bytes], answer: _Answer) -> None:
         self._body = body
@@ -233,7 +233,7 @@ def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> RequestView
 
 
 def view_of(environ: dict[str, Any], is_secure: bool, sessions: CheckedSettings[Any]) -> RequestView:
-    """Return a websession's view of a WSGI request, of which the framework knows whether it came over TLS."""
+    """Return a websession's view of a WSGI request, for which the framework knows whether it came over TLS."""
 
     def signal(name: str) -> str | None:
         if name == "user_agent":

@@ -1,4 +1,4 @@
-"""Records as documents of MongoDB: conversion, and the meaning of errors and stored documents for a write."""
+"""Records as documents of MongoDB: conversion, and whether a write arrived, judged by errors and stored documents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECOND = timedelta(seconds=1)
 MOVED = _core.RETRYABLE_CODES
 
 
-# Of seconds since the epoch; a record's are whole milliseconds, as the server keeps times.
+# Converts seconds since the epoch; a record's are whole milliseconds, as the server keeps times.
 date_of = partial(datetime.fromtimestamp, tz=UTC)
 
 
@@ -40,7 +40,7 @@ class Documents:
     def __init__(self, collection: Any, *, durable: bool = False, documents: bool = False) -> None:
         from importlib import import_module
 
-        # An application with PyMongo's client may share that one; the names are the same.
+        # An application may share its PyMongo client with the store; PyMongo's names are the same.
         self.is_peer = type(collection).__module__.partition(".")[0] == "pymongo"
         driver, types = ("pymongo", "bson") if self.is_peer else ("mangonel", "mangonel.bson")
         bson = import_module(types)
@@ -59,7 +59,7 @@ class Documents:
         self.refusal: type[Exception] = errors.OperationFailure
         self.failures: tuple[type[Exception], ...] = (errors.AutoReconnect, errors.OperationFailure)
         self._hopeless: type[Exception] = errors.ServerSelectionTimeoutError
-        # Times without a zone, in UTC: those with one make a call of Python out of each subtraction.
+        # Times without a zone, in UTC: with a zone, each subtraction calls Python code.
         options: Any = CodecOptions(tz_aware=False)
         concern = WriteConcern("majority", j=True) if durable else None
         base = collection.with_options(codec_options=options, read_preference=ReadPreference.PRIMARY)
@@ -100,7 +100,7 @@ class Documents:
         return document
 
     def write(self, record: Record, expected: int) -> Write:
-        """Return the write of a record, encoded, so that an error in it is raised before it goes with other writes."""
+        """Return the write of a record, encoded, so that an encoding error is raised before it joins other writes."""
         return Write(record, expected, self._raw(self._to_bytes(self.document(record))))
 
     def record(self, document: dict[str, Any]) -> Record:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, ParamSpec, TypeVar
 
-# Commands in flight before others wait for one to end: while the server works on one, the next is being made.
+# The most commands in flight: while the server works on one, the next is being built.
 UNDER_WAY = 2
 # Calls in one command; the server works in batches of this size anyway.
 MOST = 64
@@ -27,7 +27,7 @@ class Shared(Generic[Arguments, Asked, Answer]):
     Args:
         alone: makes one call.
         together: makes several calls in one command; returns the results in order, an exception for each that failed.
-        prepare: makes an argument of `together` from a call's arguments. Its error ends only this call.
+        prepare: makes an argument of `together` from a call's arguments. If it raises, only this call fails.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Shared(Generic[Arguments, Asked, Answer]):
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-                # Callers that gave up meanwhile do not know the outcome, so sending nothing is better.
+                # Skips callers that gave up: they do not learn the outcome, so it is better to send nothing.
                 batch = [(asked, future) for asked, future in batch if not future.done()]
                 if not batch:
                     continue

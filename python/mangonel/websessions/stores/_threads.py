@@ -70,7 +70,7 @@ class OnThreads:
         return run_now(self.flows.delete(*keys))
 
     def close(self) -> None:
-        """As `Manages.aclose`; of connections that belong to threads, this thread's."""
+        """As `Manages.aclose`; if each thread has its own connection, close this thread's."""
         run_now(self.flows.aclose())
 
 
@@ -124,5 +124,5 @@ def flows_of(store: BlockingStore) -> Any:
         getattr(kind, name, None) in (None, getattr(PurgesOnThreads, name)) for name in METHODS
     ):
         return store.flows
-    # A subclass with its own methods is called by them.
+    # A subclass that overrides methods is called through them.
     return FlowsOfMethods(store)

@@ -211,7 +211,7 @@ def _remove(name: str) -> int:
 
 
 class InThreads:
-    """A blocking store on an event loop, in a thread pool of its own.
+    """A blocking store on an event loop, in its own thread pool.
 
     A call that takes longer than `timeout` seconds fails; its thread continues until the disk answers.
     """

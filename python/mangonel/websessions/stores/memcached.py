@@ -2,8 +2,8 @@
 
 One value per websession, in the blob form. An insert is `add`; a write is `gets` and `cas`, two round trips. The expiry
 is absolute. Memcached forgets when it is full or restarted, and cannot search by user: pass `epochs=` to be able to end
-all of a user's websessions. The two faces distribute keys over several servers by different rules, so use only one of
-them then.
+all of a user's websessions. The two faces distribute keys over several servers by different rules, so with several
+servers use only one face.
 """
 
 from __future__ import annotations
@@ -259,9 +259,9 @@ def blocking_from_url(url: StoreURL) -> BlockingMemcachedStore:
 
 
 def _let_contexts_through() -> None:
-    """Make emcache's pools accept a context where they accept a flag.
+    """Make emcache's pools accept a TLS context in place of a flag.
 
-    With a custom CA, emcache would check no host name, and trust all of the system's authorities too.
+    Otherwise, with a custom CA, emcache would check no host name, and also trust the system's authorities.
     """
     from emcache import connection_pool
 

@@ -79,7 +79,7 @@ class BlockingMemoryStore:
         }
 
     def _sweep_some(self) -> None:
-        # A purge in instalments, so that none has to be called: each insert checks a few other records.
+        # Purges a little at each insert, which checks a few other records, so that no purge has to be called.
         if not self._sweep:
             if len(self.records) < SWEEP:
                 return

@@ -6,9 +6,9 @@
 A TTL index on `e` removes expired records; the flows check times before that. Reads go to the primary. Ending a
 websession is acknowledged by a majority, so that a failover cannot revive it. Spec: none but the driver's own API.
 
-A client that is opened for a URL does not use the driver's retryable writes, for which the server updates a document of
-its own: a quarter of its time for an insert. Each record lists its last writes. So the store repeats a write once, and
-sees in the record whether the first one had arrived.
+A client that is opened for a URL does not use the driver's retryable writes, for which the server updates one more
+document: a quarter of its time for an insert. Each record lists its last writes, so the store repeats a write once, and
+the record shows whether the first one had arrived.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DUPLICATE = 11000
 class _Flows:
     """The flows of both faces, in a collection whose methods are awaited.
 
-    The two calls of most requests ask the collection itself, whose answer a thread need not await.
+    The two calls of most requests use the collection directly: in threads its results need not be awaited.
     """
 
     waits = True
@@ -70,13 +70,13 @@ class _Flows:
         """Write if the stored version is `expected`: an insert, or a replacement with the version in its filter.
 
         Args:
-            is_again: it was sent before, so that it may be refused because it had arrived.
+            is_again: the write was sent before, so it may be refused because it had arrived.
         """
         if not self._is_set_up:
             await self._set_up()
         documents = self._documents
         document = documents.document(record)
-        # Ending a websession must survive a failover. Most records go on, and are not asked.
+        # Ending a websession must survive a failover. The first condition is a shortcut for records that go on.
         is_final = (record.next is not None or not record.sid) and record.is_final
         collection = documents.sure if is_final else documents.plain
         was_put: bool
@@ -158,7 +158,7 @@ class _Flows:
         self._is_set_up = True
 
     async def _repeating(self, send: Callable[[], Any]) -> Any:
-        """Return the result of a write that may be sent twice, as it will be after a network error or a step-down."""
+        """Return the result of a write, which is sent twice after a network error or a step-down."""
         try:
             return await send()
         except self._failures as error:
@@ -195,11 +195,11 @@ class MongoStore(_Flows):
         return await self._loads.call(key)
 
     async def put(self, record: Record, expected: int, *, is_again: bool = False) -> bool:
-        """As for threads; together with other requests' writes."""
+        """As for threads, but combined with other requests' writes."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
         if is_again or record.is_final:
-            # Alone: the command that ended a websession must be known, and it waits for a majority.
+            # Sent alone: the outcome of ending a websession must be known, and it waits for a majority.
             return await super().put(record, expected, is_again=is_again)
         return await (self._writes if expected else self._inserts).call(record, expected)
 
@@ -232,7 +232,7 @@ class MongoStore(_Flows):
                 raise
             refused = await self._refused(writes)
             if refused:
-                # Some by themselves, having arrived before.
+                # Some of them were refused because they had arrived before.
                 return await self._arrived(writes)
         return [number not in refused for number in range(len(writes))]
 
@@ -255,7 +255,7 @@ class MongoStore(_Flows):
             return await self._each(writes)
 
     async def _replaced(self, writes: list[Write]) -> Sequence[bool | BaseException]:
-        """Replace the records by one command. If its count is too small, look which writes the stored records list."""
+        """Replace the records with one command; if its count is too small, look up which writes arrived."""
         replace_one = self._documents.replace_one
         commands = [
             replace_one({"_id": write.record.key, "v": write.expected}, write.document) for write in writes
@@ -266,7 +266,7 @@ class MongoStore(_Flows):
         return await self._arrived(writes)
 
     async def _arrived(self, writes: list[Write]) -> list[bool | BaseException]:
-        """Return for each write whether it is among those that made the stored record; an error if that is unknown."""
+        """Return for each write whether the stored record contains it; an error if that is unknown."""
         selector = {"_id": {"$in": [write.record.key for write in writes]}}
         documents = await self._plain.find(selector, LOOK, batch_size=len(writes) + 1).to_list()
         stored = {document["_id"]: document for document in documents}
@@ -371,7 +371,7 @@ def blocking_from_url(url: StoreURL) -> BlockingMongoStore:
 
 
 def _strictly(client: Any, text: str) -> Any:
-    """Open a client; the driver's warnings, which follow PyMongo, are errors in a store's URL."""
+    """Open a client; what the driver only warns about, like PyMongo, is an error in a store's URL."""
     import warnings
 
     with warnings.catch_warnings():

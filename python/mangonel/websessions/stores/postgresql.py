@@ -225,5 +225,5 @@ def _dsn(url: StoreURL) -> str:
     rest: dict[str, str] = {name: url.take(name) for name in names if name in url.options}
     url.finish()
     text = url.without_query()
-    # libpq reads a plus sign as one, not as a space.
+    # libpq reads a plus sign as a plus sign, not as a space.
     return f"{text}?{urlencode(rest, quote_via=quote)}" if rest else text

@@ -4,8 +4,8 @@ One string each, in the blob form, with the engine's own expiry. An insert is `S
 checks the version at the start of the value. A user's keys are in a sorted set, scored by their deadlines; an end or a
 renewal removes the key from it.
 
-A failover may lose the last second of writes, including ends: set `wait=` to wait for that many replicas before an end
-counts. For one server or Sentinel; `redis_cluster.py` is for a cluster.
+A failover may lose the last second of writes, including ends: with `wait=`, an end succeeds only once that many
+replicas have it. For one server or Sentinel; `redis_cluster.py` is for a cluster.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Commands:
 
 
 def milliseconds(seconds: float) -> int:
-    # Zero and negative numbers would be refused, although they are in the past.
+    # Redis refuses zero and negative times, although they only mean the past.
     return max(round(seconds * 1000), 1)
 
 
@@ -209,7 +209,7 @@ class RedisStore(RedisFlows):
     Args:
         client: a `redis.asyncio.Redis` that does not decode responses.
         prefix: prefix of every key.
-        wait: how many replicas must have an end before it counts; 0: none.
+        wait: how many replicas must have received an end before it succeeds; 0: none.
         others: other clients to close with this one, such as Sentinel's.
     """
 

@@ -82,7 +82,7 @@ class Statements:
         table: its name.
         mark: returns the n-th placeholder, counted from 1.
         purge: the statement of `purge`; `{table}`, and `{now}` and `{limit}` for placeholders.
-        insert_end: the end of an INSERT that lets it do nothing if the key exists.
+        insert_end: the end of an INSERT that makes it do nothing if the key exists.
     """
 
     def __init__(self, table: str, mark: Callable[[int], str], purge: str, insert_end: str = "") -> None:
@@ -115,7 +115,7 @@ class RowStore:
     """The flows of every SQL store over its client's `_run`, which returns rows and how many were written."""
 
     _sql: Statements
-    # For an engine whose inserts cannot do nothing: the error of an existing key, and its number.
+    # For an engine without such an INSERT: the error for an existing key, and its number.
     _refusal: type[Exception] | tuple[()] = ()
     _duplicate = 0
 

@@ -30,7 +30,7 @@ Contents = dict[bytes, bytes]
 _decode = msgspec.msgpack.Decoder(Contents).decode
 _encode = msgspec.msgpack.Encoder().encode
 
-# A marker, so that no other file is taken for ours and overwritten.
+# A marker, so that no other file is mistaken for ours and overwritten.
 MAGIC = b"mangonel websessions 1\n"
 
 

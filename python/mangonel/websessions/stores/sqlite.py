@@ -85,7 +85,7 @@ class SQLiteStore(_Table):
 
     async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         connection = self._connection or await self._open()
-        # One hop to the thread for everything, instead of one for each call of a cursor.
+        # One switch to the thread for all calls of the cursor, instead of one for each.
         try:
             answer: tuple[list[Any], int] = await connection._execute(
                 _execute, connection._conn, query, values
@@ -114,7 +114,7 @@ def _prepare_file(path: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        return  # its rights are its owner's decision
+        return  # the owner decides on its mode
 
 
 def _check_folder(path: str) -> None:

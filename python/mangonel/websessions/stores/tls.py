@@ -1,4 +1,4 @@
-"""TLS for engines whose clients leave it to the caller: URL options, and advice about refused certificates.
+"""TLS for engines whose clients leave its setup to the caller: URL options, and advice about refused certificates.
 
 MongoDB's driver and PostgreSQL's clients read their own options; the other stores use MongoDB's names. Certificate and
 host name are always verified: there is no option to disable that. Knows no engine.
@@ -21,7 +21,7 @@ class TLSFiles:
     """The TLS options of a URL.
 
     Attributes:
-        ca: file of the authorities that may have signed the server's certificate. None: the system's.
+        ca: file of the authorities that are trusted to sign the server's certificate. None: the system's.
         pair: file of a client certificate and its key. None: none.
     """
 
@@ -68,7 +68,7 @@ def take_tls(url: StoreURL, *, secure: bool = False) -> TLSFiles | None:
 
 
 def advice(error: BaseException, url: Any) -> str:
-    """Return the fault and the remedy if a store failed because of its server's certificate; else "".
+    """Return the fault and the remedy if a store failed because of its server's certificate; otherwise "".
 
     Args:
         url: the store's URL; anything else names no server.

@@ -1,6 +1,6 @@
 """From a URL to a store: which file, which class, which options. Imports an engine's client only when one is made.
 
-Standard parsing: percent-encoding, IPv6 in brackets, defaults really applied. An unknown option is an error.
+Standard parsing: percent-encoding, IPv6 in brackets, defaults. An unknown option is an error.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class StoreURL:
         if reason:
             shown = hide_password(text)
             if shown == text and "@" in text:
-                # The host ended at a "/", "?" or "#" of the password, so the reason quotes its beginning as a port.
+                # A "/", "?" or "#" in the password ended the host, so the reason quotes the password's start as a port.
                 shown = f"{text.partition(':')[0]}://…@{text.rpartition('@')[2]}"
                 reason = "percent-encode the user and the password"
             raise UsageError(f"expected the URL of a store, got {shown!r}: {reason}")
@@ -99,7 +99,7 @@ class StoreURL:
 
         Args:
             name: the option's.
-            default: returned where the URL does not have it.
+            default: returned if the URL does not have it.
             convert: from its text to its value, as `int`; raises ValueError for any other text.
 
         Raises:
@@ -152,10 +152,10 @@ def hide_password(text: str) -> str:
 
 
 def register_store(scheme: str, module: str) -> None:
-    """Open the URLs of a scheme with a store of your own.
+    """Open the URLs of a scheme with your own store.
 
-    A package can do the same by an entry point in the group `mangonel.websessions.stores`, whose name is the scheme and
-    whose value the module.
+    A package can do the same with an entry point in the group `mangonel.websessions.stores`: its name is the scheme,
+    its value the module.
 
     Args:
         scheme: the part of the URL before the colon, as "etcd".
@@ -163,7 +163,7 @@ def register_store(scheme: str, module: str) -> None:
             its `blocking_from_url(url)` one for threads; both get a `StoreURL` and connect to nothing yet.
 
     Raises:
-        UsageError: the scheme cannot stand in a URL, or belongs to another store.
+        UsageError: the scheme is not valid in a URL, or belongs to another store.
 
     Example:
         >>> register_store("etcd", "my_application.etcd_store")
