@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 # Every environment has the first two and the last; PyMongo is installed whatever a library allows.
 RUNNER = ("pytest", "pytest-timeout", "pytz")
 PYMONGO = "pymongo==4.20.0"
+LANGCHAIN = ("langchain-ollama", "langchain-openai", "pytest-asyncio", "pytest-mock")
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,22 @@ SUITES = {
         ("flask==2.2.5", "werkzeug==2.2.3", "six==1.17.0"),
     ),
     "kombu": Suite("kombu==5.7.0", "t/integration/test_mongodb.py", ("pytest-rerunfailures",)),
+    "langchain-mongodb": Suite(
+        "langchain-mongodb==0.12.1",
+        "tests/unit_tests",
+        (*LANGCHAIN, "langchain-community", "langchain-tests==1.1.9"),
+        # The other integration tests need Atlas Search, a model or a document of arXiv.
+        options=tuple(
+            f"tests/integration_tests/test_{name}.py"
+            for name in ("chat_message_histories", "indexes", "loaders", "mongodb_database", "tools")
+        ),
+        variables={"MONGODB_URI": "mongodb://localhost:27017"},
+    ),
+    "langgraph-checkpoint-mongodb": Suite("langgraph-checkpoint-mongodb==0.5.1", "tests", LANGCHAIN),
+    # The integration tests need Atlas Search.
+    "langgraph-store-mongodb": Suite(
+        "langgraph-store-mongodb==0.4.0", "tests/unit_tests", ("pytest-asyncio",)
+    ),
     "log4mongo": Suite("log4mongo==1.8.1", "test"),
     "ming": Suite("ming==0.17.3", "ming/tests", ("webob", "webtest", "formencode", "pymongocrypt==1.21.2")),
     "mongoengine": Suite(
