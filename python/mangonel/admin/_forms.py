@@ -61,7 +61,7 @@ def is_secret(model: Any, name: str) -> bool:
 
 
 HIDDEN = "••••••"
-"""What is shown of a secret."""
+"""Shown in place of a secret."""
 
 
 def without_secrets(spec: Spec, value: Any) -> Any:

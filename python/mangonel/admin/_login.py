@@ -85,7 +85,7 @@ def logout(request: Request) -> Response:
 
 
 def _inside(request: Request, wanted: str) -> str:
-    """Return the page that was asked for before the login, if it is one of the admin."""
+    """Return the page that was requested before the login, if it belongs to the admin."""
     is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and ".." not in wanted
     return (
         wanted

@@ -135,7 +135,7 @@ async def _checked_flow(admin: Admin, port: Port, request: Request) -> Response:
 
 
 def _here(request: Request) -> str | None:
-    """Return the address to continue with after the login; None for the first page or no page."""
+    """Return the address to continue with after the login; None for the first or an unknown page."""
     if request.method != "GET" or request.path in ("", "/"):
         return None
     return request.link(*request.path.strip("/").split("/"), **request.query)

@@ -47,7 +47,7 @@ def _guarded(decode: Callable[[bytes], Any], name: str) -> Callable[[bytes], dic
     def guarded(data: bytes) -> dict[str, Any]:
         try:
             value = decode(data)
-        except Exception as error:  # each codec has errors of its own; too deep is RecursionError in all
+        except Exception as error:  # codecs raise different errors; RecursionError if too deep
             raise ValueError(f"expected a websession as {name}: {type(error).__name__}") from None
         if type(value) is not dict:
             raise ValueError(f"expected a mapping as {name}, got {type(value).__name__}")

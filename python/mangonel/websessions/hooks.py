@@ -17,7 +17,7 @@ _running: set[asyncio.Future[Any]] = set()
 
 
 def call_hook(hook: Callable[[Any], Any] | None, value: Any) -> None:
-    """Call a function; a coroutine function, for example one that sends a mail, runs beside the response.
+    """Call a function; a coroutine function, for example one that sends a mail, runs concurrently with the response.
 
     An exception in it is only logged, since it must not fail the request.
     """

@@ -276,7 +276,7 @@ def check_not_moved(state: State) -> None:
 
 
 def _differs(state: State) -> int:
-    """Return the difference of a websession whose values are the stored ones."""
+    """Return the difference from the store of a websession whose values are unchanged."""
     record, sessions = state.record, state.sessions
     if record is None:
         return SAME

@@ -113,7 +113,7 @@ PLAIN = (Expr, dict)
 """Classes of conditions that need no inspection to get their query document."""
 
 Where: TypeAlias = Expr | bool | Mapping[str, Any]
-"""What `find` takes: a condition (a bool, to type checkers) or a raw query document."""
+"""The arguments of `find`: a condition (a bool, to type checkers) or a raw query document."""
 
 
 def query_of(*where: Where) -> dict[str, Any]:

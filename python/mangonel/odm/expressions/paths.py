@@ -350,7 +350,7 @@ else:
         """Marks a field with a fully typed class attribute: `n: Mapped[int]`."""
 
 
-def F(field: T | None) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
+def F(field: T | None) -> Path[T]:  # noqa: N802  # short on purpose: it is used in the middle of conditions
     """Return a class attribute as a `Path`, to call methods that its value type lacks: `F(Cafe.loc).near(…)`.
 
     Args:

@@ -102,7 +102,7 @@ class Pipeline:
         return self.stage({"$bucket": stage})
 
     def unwind(self, field: Any, *, keep_empty: bool = False, index: str | None = None) -> Self:
-        """Turn each element of a list into a document of its own.
+        """Turn each element of a list into a separate document.
 
         Args:
             field: the list.

@@ -254,7 +254,7 @@ class Runner:
         for _ in range(MOST_TRIES):
             writes = []
             for document in documents:
-                # Without the lease, a successor may have ended the migration: its marks would be gone.
+                # If the lease is lost, a successor may already have ended the migration and removed its marks.
                 self._state.keep()
                 made = _changed(migration, change, document)
                 new = dict(document if made is None else made)

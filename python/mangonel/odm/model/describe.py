@@ -262,7 +262,7 @@ def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
 
 
 def _own_document(cls: Any, name: str, offset: int) -> None:
-    """Make an attribute return a reference's document, in this class only: a base may have a `Ref`."""
+    """Make an attribute return a reference's document, only in this class: in a base it may be a `Ref`."""
     member = _core.odm_field(name, offset, True)
     type.__setattr__(cls, name, BelongsToDescriptor(member))
     cls.__belongs_to__[name] = member

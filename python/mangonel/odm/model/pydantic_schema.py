@@ -343,7 +343,7 @@ def _computed_properties(cls: Any) -> dict[str, Any]:
     for name in cls.__computed__:
         member = getattr(cls, name)
         returned = get_type_hints(member.fget if isinstance(member, property) else member).get("return", Any)
-        # The schema is part of another one, so it has no definitions of its own.
+        # The schema is part of another one, so it must not contain definitions.
         schema = TypeAdapter(returned).json_schema(mode="serialization")
         schema = {} if "$defs" in schema else schema
         found[name] = {"title": name.replace("_", " ").title(), "readOnly": True, **schema}

@@ -220,7 +220,7 @@ class Ref(Generic[T], RefTwins[T]):
         if absent is not None:
             raise DocumentNotFound(absent)
         if self._maker is not None:
-            # An element of a list or a map has no field of its own.
+            # An element of a list or a map belongs to no field.
             name = "…" if self._maker.field is None else self._maker.field.name
             note_fetch(request, self._maker.owner, name, "get()")
         wanted = [self.id]

@@ -114,7 +114,7 @@ def spec_of(
 
     Args:
         plain: the type without None.
-        metadata: the arguments beside it in `Annotated`.
+        metadata: the other arguments of its `Annotated`.
         nullable: whether None is one of its values.
         cls: the model.
         info: the field, if it is the type of one.

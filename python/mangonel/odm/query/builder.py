@@ -142,7 +142,7 @@ class QueryBuilder(Generic[T]):
         Args:
             where: conditions, or query documents.
             on_invalid: what to do with documents that do not fit the model: "raise", "skip", or a function called with
-                the ValidationError of each; the latter two decode documents completely, unless `lazy()` is asked for.
+                the ValidationError of each; the latter two decode documents completely, unless `lazy()` was called.
                 None: no change; the default is "raise".
 
         Example:
@@ -455,7 +455,7 @@ class QueryBuilder(Generic[T]):
         While iterating, the limit applies to each reply, since the program's own work comes in between.
 
         Args:
-            seconds: the limit. None: no limit of its own.
+            seconds: the limit. None: no separate limit.
 
         Example:
             >>> User.find().timeout(2.5).count()

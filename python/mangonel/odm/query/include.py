@@ -28,7 +28,7 @@ _HONOURED = frozenset(
 
 
 class Related:
-    """A reference with a query of its own, for `include()`. Made by `related()`."""
+    """A reference with its own query, for `include()`. Made by `related()`."""
 
     __slots__ = ("field", "query")
 

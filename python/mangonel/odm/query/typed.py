@@ -15,7 +15,7 @@ from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.refs import Refs
 
-# Types that driver and mapper decode in the same way.
+# Types that the driver and the mapper decode in the same way.
 _SAME = (str, int, float, bool, bytes, dt.datetime, ObjectId, Any, object)
 
 

@@ -107,7 +107,7 @@ class Document(Base, DocumentTwins):
     __collection_options__: ClassVar[dict[str, Any]] = {}
     __default_scope__: ClassVar[Any] = None
     __own_scope__: ClassVar[Any] = (
-        None  # the scope of its own body; `model/scopes.py` sums up those of the bases
+        None  # the scope of its own body; `model/scopes.py` adds those of the bases
     )
     __tenant__: ClassVar[str | None] = None
     __keeps_changes__: ClassVar[bool] = False

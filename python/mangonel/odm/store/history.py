@@ -68,10 +68,10 @@ class Revision(Generic[T]):
 
 
 class Audited(Document, AuditedTwins):
-    """Keeps the author, time and fields of each change: each write stores an entry beside it, in the same transaction.
+    """Keeps the author, time and fields of each change: each write also stores an entry, in the same transaction.
 
     This applies to every write by the mapper: saves, bulk saves, updates and deletions by query, upserts and delete
-    rules. A write outside of a transaction runs in one of its own, and again after a conflict with another writer, so
+    rules. A write outside a transaction runs in its own transaction, and again after a conflict with another writer, so
     the hooks of the model may run more than once. It needs a replica set or a sharded cluster.
 
     - `__history__`: name of the collection with the entries; by default the model's with `_history` appended.

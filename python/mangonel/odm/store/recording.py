@@ -251,7 +251,7 @@ async def _transaction_flow(
     concern: Any,
     attempt_flow: Callable[[], Coroutine[Any, Any, T]],
 ) -> T:
-    """Run a write in the transaction of its session, or in one of its own, which is retried after a conflict."""
+    """Run a write in the transaction of its session, or in a new one, which is retried after a conflict."""
     given = session if session is not None else session_for(connection)
     if given is not None and given.in_transaction:
         return await attempt_flow()

@@ -1,4 +1,4 @@
-"""The search and vector indexes that models declare. A service beside the server builds them after it has replied."""
+"""The search and vector indexes that models declare. A separate search service builds them after the server's reply."""
 
 from __future__ import annotations
 

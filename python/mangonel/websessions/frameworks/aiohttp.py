@@ -140,7 +140,7 @@ def current_session(request: web.Request) -> WebSession[Any]:
 
 
 async def check_csrf(request: web.Request, token: str | None = None) -> None:
-    """Check the origin of a request, and its token: the argument, else the field `_csrf`, else X-CSRF-Token.
+    """Check the origin of a request, and its token, the first of: the argument, the field `_csrf`, X-CSRF-Token.
 
     Args:
         request: the request.

@@ -312,7 +312,7 @@ class CSRFMiddleware:
 
     Args:
         app: the application.
-        exclude: paths with checks of their own, such as "/hook"; a path that ends in "/" includes everything below it.
+        exclude: paths with their own checks, such as "/hook"; a path that ends in "/" includes everything below it.
     """
 
     def __init__(self, app: Application, exclude: Iterable[str] = ()) -> None:

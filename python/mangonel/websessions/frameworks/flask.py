@@ -89,7 +89,7 @@ class FlaskSessions(SessionInterface):
         try:
             session = self.sessions.blocking.load(visit_of(request.environ, self.sessions))
         except StoreError as error:
-            # Flask opens sessions outside of its error handling, so the request continues and is refused later.
+            # Flask opens sessions outside its error handling, so the request continues and is refused later.
             session = self.sessions.blocking.anonymous(visit_of(request.environ, self.sessions))
             session.state.degraded = True
             request.environ["mangonel.store_error"] = error
@@ -234,7 +234,7 @@ def honour(config: Any, sessions: WebSessions[Any]) -> None:
 
 
 def check_csrf(token: str | None = None) -> None:
-    """Check the origin of the request, and its token: the argument, else the field `_csrf`, else X-CSRF-Token.
+    """Check the origin of the request, and its token, the first of: the argument, the field `_csrf`, X-CSRF-Token.
 
     Args:
         token: the token. None: the request's.

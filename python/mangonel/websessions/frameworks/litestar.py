@@ -50,7 +50,7 @@ class SessionPlugin(InitPlugin):
         sessions: the application's websessions.
         exclude: paths without websessions, such as "/health"; a path that ends in "/" includes everything below it.
         csrf: check every request other than GET, HEAD, OPTIONS and TRACE, and the origin of every WebSocket.
-        csrf_exclude: paths with checks of their own, such as "/hook".
+        csrf_exclude: paths with their own checks, such as "/hook".
         revalidate: how often to check whether the websession of a WebSocket or an event stream has ended, in seconds or
             as "60s"; if it has, close it, a WebSocket with 4401. None: never.
 

@@ -294,7 +294,7 @@ class SessionMixin(_Base):
         # Most requests have no cookie and come here, so they take no detour.
         sessions = self.application.settings.get("sessions") or self.sessions
         if type(sessions) is str:
-            sessions = self.sessions  # its message says what is expected
+            sessions = self.sessions  # it raises with a helpful message
         if type(self).request_view is _REQUEST_VIEW:
             nobody = _NobodysVisit()
             nobody._handler = self

@@ -56,7 +56,7 @@ class _Table(RowStore):
 
 
 class SQLiteStore(_Table):
-    """Websessions in a table, on an event loop; one connection with a thread of its own.
+    """Websessions in a table, on an event loop; one connection with its own thread.
 
     Args:
         path: path of the file.
