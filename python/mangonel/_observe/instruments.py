@@ -363,7 +363,7 @@ def _start_over() -> None:
 
 @cache
 def _follow_forks() -> None:
-    """Start over in every forked child, after its clients did: they registered for forks before."""
+    """Start over in every forked child, after its clients have: they register for forks first."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_start_over)
 

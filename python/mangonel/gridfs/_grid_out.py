@@ -507,7 +507,7 @@ class _GridOut(OneAtATime):
         raise _unsupported("writelines")
 
     def fileno(self) -> NoReturn:
-        """Raise UnsupportedOperation: the file is not one of the operating system.
+        """Raise UnsupportedOperation: the operating system has no such file.
 
         Raises:
             io.UnsupportedOperation: always.

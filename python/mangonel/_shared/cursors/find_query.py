@@ -139,7 +139,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     # Building the query.
 
     def _check_unused(self) -> None:
-        # A cursor without an id was neither sent nor closed; only otherwise its last id matters.
+        # A cursor without an id was not sent yet, so this saves reading `cursor_id`.
         if self._id is not None and self.cursor_id is not None:
             raise InvalidOperation("cannot set options after executing query")
 

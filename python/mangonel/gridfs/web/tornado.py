@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GridFSHandler(RequestHandler):
-    """Serves the newest revision of the file that the route's only group names.
+    """Serves the newest revision of a file; the route's only group matches its name.
 
     Example:
         >>> Application([(r"/files/(.+)", GridFSHandler, {"bucket": AsyncGridFSBucket(client.shop)})])
