@@ -132,7 +132,7 @@ pub(super) fn odm_drain(
     Ok(places.len())
 }
 
-/// A reference's field, by its place in the plan, and the model that it leads to.
+/// A reference's field, by its index in the plan, and the model to which it refers.
 pub(super) type Target = (usize, Py<OdmModel>);
 
 /// Decodes the row at this place of `data`: a document, and arrays of the documents found for its references.
