@@ -1,5 +1,5 @@
-//! One session's transaction: its states, its pinned server, and the fields that its commands carry besides their own.
-//! Knows no command but the two that end it. Spec: transactions, transactions-convenient-api (labels).
+//! One session's transaction: its states, its pinned server, and the fields that it adds to its commands. Of commands,
+//! it knows only the two that end it. Spec: transactions, transactions-convenient-api (labels).
 
 use mangonel_bson::{RawDocument, RawValue, writer};
 
@@ -7,23 +7,23 @@ use crate::codes;
 use crate::ids::LinkId;
 use crate::topology::Address;
 
-/// How long the server may wait to confirm a commit that is sent again, in milliseconds (transactions, "majority write
-/// concern is used when retrying commitTransaction").
+/// The `wtimeout` of a commit that is sent again, in milliseconds (transactions, "majority write concern is used when
+/// retrying commitTransaction").
 const RETRIED_COMMIT_WTIMEOUT: i32 = 10_000;
 
 /// The state of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum State {
-    /// None was started, or the last one is over and another operation came after it.
+    /// None was started, or the last one is over and another operation followed.
     #[default]
     None,
-    /// Started here; the server knows nothing of it.
+    /// Started here; the server does not know of it yet.
     Starting,
-    /// The server was told of it.
+    /// The server knows of it.
     InProgress,
-    /// Committed, or at least asked to be.
+    /// Committed, or at least a commit was requested.
     Committed,
-    /// Committed without a single command.
+    /// Committed without any command.
     CommittedEmpty,
     /// Aborted.
     Aborted,
@@ -38,16 +38,16 @@ pub enum End {
     Abort,
 }
 
-/// Where the later commands of a transaction must go.
+/// The server or connection for the later commands of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pin {
     /// The mongos, or the load balancer.
     pub address: Address,
-    /// Behind a load balancer the very connection, which the pool counts as checked out.
+    /// Behind a load balancer, the connection, which the pool counts as checked out.
     pub link: Option<LinkId>,
 }
 
-/// The call is not allowed in the transaction's state; the text says why.
+/// The call is not allowed in the transaction's state; the text gives the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongState(pub &'static str);
 
@@ -74,23 +74,23 @@ impl Transaction {
         matches!(self.state, State::Starting | State::InProgress)
     }
 
-    /// Returns the server or connection that its commands are bound to.
+    /// Returns the server or connection to which its commands are pinned.
     pub fn pin(&self) -> Option<&Pin> {
         self.pin.as_ref()
     }
 
-    /// Binds the transaction's later commands to a server, or to one connection of it.
+    /// Pins the transaction's later commands to a server, or to one connection of it.
     pub fn pin_to(&mut self, pin: Pin) {
         self.pin = Some(pin);
     }
 
-    /// Lets the next command go anywhere; returns the connection that has to be given back.
+    /// Unpins the transaction; returns the connection to give back.
     #[must_use]
     pub fn unpin(&mut self) -> Option<LinkId> {
         self.pin.take().and_then(|pin| pin.link)
     }
 
-    /// Starts one. The concerns are documents, or empty.
+    /// Starts a transaction. The concerns are documents, or empty.
     ///
     /// # Errors
     /// When one is active.
@@ -102,7 +102,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Forgets one that is over, since another operation follows. Returns the connection to give back.
+    /// Forgets a transaction that is over, since another operation follows. Returns the connection to give back.
     #[must_use]
     pub fn leave(&mut self) -> Option<LinkId> {
         if self.is_active() || self.state == State::None {
@@ -113,7 +113,7 @@ impl Transaction {
         link
     }
 
-    /// Begins to commit or to abort; returns whether the server has to be told.
+    /// Begins to commit or to abort; returns whether a command must be sent.
     ///
     /// # Errors
     /// When there is nothing to end, or it ended otherwise.
@@ -135,14 +135,15 @@ impl Transaction {
             (State::Committed | State::CommittedEmpty, End::Abort) => {
                 return Err(WrongState("Cannot call abortTransaction after calling commitTransaction"));
             }
-            // Committing again: it counts as active until the answer is there.
+            // Committing again: the transaction counts as active until the answer arrives.
             (State::Committed, End::Commit) => self.state = State::InProgress,
             (State::InProgress, _) => {}
         }
         Ok(true)
     }
 
-    /// The end was answered, or given up. Returns the connection to give back: after an abort nothing more follows.
+    /// Called when the command that ends it was answered, or given up. Returns the connection to give back: after an
+    /// abort no command follows.
     #[must_use]
     pub fn finish_end(&mut self, end: End) -> Option<LinkId> {
         match end {
@@ -157,7 +158,8 @@ impl Transaction {
         }
     }
 
-    /// Notes that a command is about to be sent; returns whether it is the first, which starts the transaction on the server.
+    /// Records that a command is about to be sent; returns whether it is the first, which starts the transaction on the
+    /// server.
     pub fn join(&mut self) -> bool {
         let is_first = self.state == State::Starting;
         if is_first {
@@ -166,19 +168,19 @@ impl Transaction {
         is_first
     }
 
-    /// Lets the next command start the transaction, since the first was not sent, or the server refused to look at it.
+    /// Lets the next command start the transaction, since the first was not sent, or an overloaded server ignored it.
     pub fn restart(&mut self) {
         if self.state == State::InProgress {
             self.state = State::Starting;
         }
     }
 
-    /// The server refused to look at a commit: sent again, it is no repetition.
+    /// Called when an overloaded server ignored a commit: sending it again is then no repetition.
     pub fn uncount_commits(&mut self) {
         self.commits = 0;
     }
 
-    /// Keeps the token that lets another mongos find out how it ended.
+    /// Stores the token with which another mongos can find the outcome.
     pub fn note_recovery_token(&mut self, token: &[u8]) {
         if self.pin.is_some() {
             self.recovery_token.clear();
@@ -191,7 +193,7 @@ impl Transaction {
         &self.read_concern
     }
 
-    /// Appends the fields of an end besides the session: write concern and recovery token.
+    /// Appends the fields of the ending command except the session's: write concern and recovery token.
     pub fn append_end(&mut self, end: End, has_limit: bool, out: &mut Vec<u8>) {
         if end == End::Commit {
             self.commits += 1;
@@ -204,7 +206,7 @@ impl Transaction {
     }
 }
 
-/// Appends the write concern, if there is one. A repeated commit asks for a majority: the first one may have been
+/// Appends the write concern, if there is one. A repeated commit requires a majority: the first one may have been
 /// applied, and must not be rolled back.
 fn append_concern(concern: &[u8], is_repeated: bool, has_limit: bool, out: &mut Vec<u8>) {
     let before = out.len();
@@ -234,12 +236,12 @@ fn append_concern(concern: &[u8], is_repeated: bool, has_limit: bool, out: &mut 
     writer::end_document(out, start);
 }
 
-/// Returns whether a commit that was answered with these codes may have taken place.
+/// Returns whether a commit with these error codes may have succeeded.
 pub fn is_commit_unknown(code: Option<i64>, write_concern_code: Option<i64>) -> bool {
     [code, write_concern_code].into_iter().flatten().any(codes::is_commit_unknown)
 }
 
-/// Returns whether the reply's error labels have one of those after which a mongos may be another one.
+/// Returns whether the reply has an error label after which another mongos may be used.
 pub(crate) fn releases_pin(body: RawDocument<'_>) -> bool {
     let Ok(Some(labels)) = body.get_array("errorLabels") else { return false };
     labels

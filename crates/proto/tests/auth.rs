@@ -1,4 +1,4 @@
-//! Whole authentications against a server made of the same hash functions, and against servers that lie.
+//! Whole authentications against a server built from the same hash functions, and against servers that lie.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! A filtered reply is the reply: what was laid aside and what stays make it up, however the bytes arrive.
+//! A filtered reply equals the reply: the data laid aside and the rest give it, however the bytes arrive.
 
 use mangonel_bson::{RawDocument, RawValue, writer};
 use mangonel_proto::chunk_filter::{ChunkFilter, FilterStep, LAID, Laid, read_laid};
@@ -58,7 +58,7 @@ fn a_message_that_is_shorter_than_the_head_of_a_reply_is_not_waited_for() {
     assert!(matches!(filter.poll(), FilterStep::Plain), "{:?}", filter.poll());
 }
 
-/// Feeds `bytes` in pieces; returns the messages that came out and the memory that was laid into.
+/// Feeds `bytes` in pieces; returns the resulting messages, and the memory that received the data.
 fn filter(mut bytes: &[u8], room: usize, pieces: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
     let (mut filter, mut memory, mut messages, mut turn) =
         (ChunkFilter::new(0, room), vec![0; room], Vec::new(), 0);

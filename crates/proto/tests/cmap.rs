@@ -1,5 +1,5 @@
 //! The specification's pool tests, on the events of a whole client: check-outs are exchanges with one server, `ready`
-//! and `clear` are what its monitor finds. Nothing is waited for; a virtual clock jumps to what is due next.
+//! and `clear` follow from its monitor's checks. Nothing waits; a virtual clock jumps to the next event.
 //! Spec: connection-monitoring-and-pooling (cmap-format).
 
 mod bench;
@@ -23,13 +23,13 @@ use mangonel_proto::topology::monitor::Failure as MonitorFailure;
 use mangonel_proto::topology::{ApplicationError, Cause, Phase, ServerType, Step as MonitorStep};
 use serde_json::{Value, json};
 
-/// Longer than anything a case waits for, in virtual time.
+/// Longer than any wait of a case, in virtual time.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// One check-out, or one connection opened in the background.
 struct Held {
     exchange: Exchange,
-    /// When the server answers to its handshake.
+    /// When the server answers its handshake.
     answers_at: Option<Instant>,
     thread: Option<String>,
     label: Option<String>,
@@ -52,12 +52,12 @@ struct Sim {
     labels: HashMap<String, usize>,
     events: Vec<Value>,
     failures: Vec<Failure>,
-    /// How long the server takes to answer to a handshake, and with which error.
+    /// How long the server takes to answer a handshake, and with which error.
     latency: Duration,
     refusal: Option<i64>,
     /// The options that are not the defaults.
     pool_options: Value,
-    /// How often pools are looked after; `None` for never.
+    /// How often pools are maintained; `None` for never.
     upkeep: Option<Duration>,
     upkeep_at: Instant,
 }
@@ -105,13 +105,13 @@ impl Sim {
             if let Event::Pool { event, .. } = event {
                 let mut shown = shown(&event);
                 if event == PoolEvent::Created {
-                    // The core's event leaves them to the Python layer, which was given the same.
+                    // The core's event omits them: the Python layer has the same options.
                     shown["options"] = self.pool_options.clone();
                 }
                 self.events.push(shown);
             }
         }
-        // What the owner of a client does after every change; there are no sockets here.
+        // Does the client's work after every change, as its owner would; there are no sockets here.
         let closed = self.client.poll_closing();
         self.client.poll_wakers();
         self.client.poll_actions();
@@ -127,7 +127,7 @@ impl Sim {
         }
     }
 
-    /// Lets everything go on that needs no time; tells whether anything did.
+    /// Runs everything that needs no time; returns whether anything ran.
     fn step(&mut self) -> bool {
         let mut moved = false;
         for index in 0..self.held.len() {
@@ -154,7 +154,7 @@ impl Sim {
                 }
                 Step::Wait if client.should_wake(held.exchange.id()) => {
                     held.exchange.handle_wake(client, now);
-                    // Selecting again is no business of a pool: to the case the check-out has failed.
+                    // Selecting a server again does not concern the pool: for the case, the check-out has failed.
                     moved = true;
                 }
                 Step::Wait | Step::Sleep(_)
@@ -174,7 +174,7 @@ impl Sim {
             }
             self.take_events();
         }
-        // One after the other, as the thread does that keeps the blocking face's pools.
+        // One after another, as in the thread that maintains the blocking face's pools.
         let is_filling =
             self.held.iter().any(|held| held.exchange.operation().is_filling && !held.is_settled());
         if self.upkeep.is_some() && self.upkeep_at <= self.now && !is_filling {
@@ -279,7 +279,7 @@ impl Sim {
         self.take_events();
     }
 
-    /// Lets the monitor find that the server is there; once more when that is known.
+    /// Lets the monitor find the server, or find it again if it is known.
     fn ready(&mut self) {
         let (server, body) = (address(), bson(&standalone()));
         loop {
@@ -307,7 +307,7 @@ impl Sim {
     fn clear(&mut self, is_interrupting: bool) {
         let (server, now) = (address(), self.now);
         if is_interrupting {
-            // Only a monitor that waited in vain interrupts.
+            // Only a monitor whose wait timed out interrupts.
             while let MonitorStep::Wait { until } =
                 self.client.with_topology(|topology| topology.poll_monitor(&server, now))
             {
@@ -434,7 +434,7 @@ fn shown(event: &PoolEvent) -> Value {
     }
 }
 
-/// Whether a value is as wanted; 42 stands for any value.
+/// Whether a value matches; 42 matches any value.
 fn is_match(wanted: &Value, found: &Value) -> bool {
     let is_any = *wanted == json!(42) || *wanted == json!("42");
     if is_any { !found.is_null() } else { wanted == found }
@@ -469,7 +469,7 @@ fn check(case: &common::Case) -> Result<(), String> {
                 .get_or_insert(format!("event {index}: expected {name} {value} of {expected}, got {found}"));
         }
     }
-    // Events after the last one that a case names are ignored, but a unit must have none.
+    // Events after the last one that a case names are ignored; a unit test must have none.
     if json["style"] == "unit" && seen.len() != wanted.len() {
         failure.get_or_insert(format!("expected {} events, got {}", wanted.len(), seen.len()));
     }

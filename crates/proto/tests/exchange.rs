@@ -187,7 +187,7 @@ fn listeners_hear_a_command_once_whose_link_was_lost_before_it_was_sent() {
     bench.client.set_interests(Interests::COMMANDS);
     let mut exchange = bench.begin(insert());
     exchange.handle_link_lost(&mut bench.client, bench.now);
-    // A face announces before every message, and so before the hello of the next connection.
+    // A face announces before every message, so also before the hello of the next connection.
     assert!(!exchange.is_announcement_due());
     bench.connect(&mut exchange);
     exchange.announce(&mut bench.client, bench.now);
@@ -303,7 +303,7 @@ fn a_cursor_s_server_whose_pool_is_not_ready_is_asked_once_with_and_without_list
         bench.hello["hosts"] = json!(["a.example:27017"]);
         let mut lost = bench.sent(find());
         bench.break_line(&mut lost);
-        // A member that recovers is known, and takes no operation but that of its cursor.
+        // A member that is recovering is known, but runs no operation except its cursor's.
         bench.hello["ismaster"] = json!(false);
         bench.client.set_interests(interests);
         let mut asked = operation(Kind::ReadOnce, &json!({"getMore": 5}));

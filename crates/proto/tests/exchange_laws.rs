@@ -16,11 +16,11 @@ use serde_json::json;
 const MAX_POOL_SIZE: usize = 3;
 const MAX_CONNECTING: usize = 2;
 
-/// What happens next, to one of the exchanges that are there.
+/// An event for one of the existing exchanges.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Begin(u8),
-    /// Do what the step asks for, and let it go well.
+    /// Do what the step requires, successfully.
     GoOn,
     Answer(Answer),
     BreakLine {
@@ -28,7 +28,7 @@ enum Event {
     },
     LoseLinkBeforeSending,
     LoseIdleOrBusyLink,
-    /// Wake or time out for no reason.
+    /// Wake up or time out for no reason.
     Disturb,
     Cancel,
     RunWoken,
@@ -60,7 +60,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A face without sockets: a set of links stands for what is open.
+/// A face without sockets: a set of links represents the open connections.
 struct Face {
     bench: Bench,
     exchanges: BTreeMap<u64, Exchange>,
@@ -131,7 +131,7 @@ impl Face {
         self.exchanges.insert(exchange.id().0, exchange);
     }
 
-    /// Returns whether the exchange goes on.
+    /// Returns whether the exchange continues.
     fn happen_to(&mut self, exchange: &mut Exchange, event: Event) -> bool {
         let Bench { client, now, .. } = &mut self.bench;
         match (event, exchange.step()) {
@@ -203,7 +203,7 @@ impl Face {
         }
     }
 
-    /// Lets the woken run, which is later than when they were woken.
+    /// Lets the woken exchanges run, later than they were woken.
     fn run_woken(&mut self) {
         for waker in std::mem::take(&mut self.woken) {
             if let Some(exchange) = self.exchanges.get_mut(&waker) {

@@ -1,4 +1,4 @@
-//! What an exchange does with sessions, the cluster time and the other parts of a command's envelope.
+//! An exchange's use of sessions, the cluster time and the other parts of a command's envelope.
 
 mod bench;
 

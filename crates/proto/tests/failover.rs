@@ -37,7 +37,7 @@ fn no_write_is_lost_doubled_or_refused_while_primaries_are_killed_and_step_down(
         longest = longest.max(world.outcome.longest);
     }
     println!("longest stall {longest:?}");
-    // The longest election takes 3 s; the rest is the driver's.
+    // The longest election takes 3 s; the driver takes the rest.
     assert!(longest < Duration::from_millis(3600), "{longest:?}");
 }
 

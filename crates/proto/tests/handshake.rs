@@ -1,5 +1,5 @@
-//! Handshakes of an exchange with a user, with a virtual clock and fake replies: what is sent, what a failure does to the
-//! pool and to the topology, and what is sent to a server that asks for the login again.
+//! Handshakes of an exchange with a user, with a virtual clock and fake replies: the messages, the effects of failures
+//! on the pool and the topology, and reauthentication.
 
 mod bench;
 
@@ -28,7 +28,7 @@ fn with_user(mechanism: Option<Mechanism>) -> ClientOptions {
     ClientOptions { login: Some(Login::new(credential, [7; 32])), ..options() }
 }
 
-/// What listeners have heard of pools since they were last asked.
+/// The pool events since the last call.
 fn heard_of_pools(bench: &mut Bench) -> Vec<PoolEvent> {
     let heard = bench.client.poll_events().into_iter();
     heard.filter_map(|event| if let Event::Pool { event, .. } = event { Some(event) } else { None }).collect()
@@ -219,7 +219,7 @@ fn a_token_is_said_inside_the_next_hello_until_the_server_refuses_it() {
     assert!(outbound(&second).get("speculativeAuthenticate").is_some());
     let hello = bench.hello.clone();
     bench.reply(&mut second, &hello);
-    // The server did not take it inside hello, so it is requested from outside.
+    // The server did not accept it inside hello, so it is requested separately.
     second.handle_answer(&mut bench.client, word(1), bench.now);
     bench.reply(&mut second, &json!({"ok": 0, "code": 18, "errmsg": "no"}));
     let Some(Question::Word(_, prompt)) = second.question() else { panic!("expected another try") };

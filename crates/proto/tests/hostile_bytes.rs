@@ -60,7 +60,7 @@ fn document() -> impl Strategy<Value = Value> {
         .prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
-/// A reply with the fields that the driver reads, of the right type or not.
+/// A reply with the fields that the driver reads, with right or wrong types.
 fn reply() -> impl Strategy<Value = Value> {
     let odd = || {
         prop_oneof![
@@ -209,7 +209,7 @@ proptest! {
         prop_assert!(matches!(exchange.step(), Step::Done | Step::Write | Step::Sleep(_)));
         bench.close(&mut exchange);
         let (_, out, pending, waiting) = bench.sizes();
-        // A flipped flag bit may have promised more replies; then the link belongs to the cursor.
+        // A flipped flag bit may have announced more replies; the link then belongs to the cursor.
         prop_assert!((out, pending, waiting) == (0, 0, 0) || exchange.more_to_come());
     }
 }

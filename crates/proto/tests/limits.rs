@@ -1,5 +1,5 @@
-//! What bounds an exchange as a whole: the limit of its time, the back-off under overload, and which of several errors
-//! the caller is told. Specs: client-side-operations-timeout, client-backpressure, retryable-writes.
+//! The bounds of a whole exchange: its time limit, the back-off under overload, and which of several errors the caller
+//! gets. Specs: client-side-operations-timeout, client-backpressure, retryable-writes.
 
 mod bench;
 
@@ -274,7 +274,7 @@ fn the_search_for_a_server_starts_anew_after_an_attempt_that_took_long() {
     assert_eq!(exchange.deadline(&bench.client), Some(bench.now + Duration::from_secs(30)));
 }
 
-// Which error the caller is told
+// Which error the caller gets
 
 #[test]
 fn that_no_server_is_left_for_a_retry_says_less_than_why_it_was_needed() {

@@ -1,4 +1,4 @@
-//! Behind a load balancer a cursor and a transaction are bound to one connection. Spec: load-balancers.
+//! Behind a load balancer a cursor and a transaction are pinned to one connection. Spec: load-balancers.
 
 mod bench;
 
@@ -99,12 +99,12 @@ fn a_transaction_whose_connection_the_server_closed_has_to_run_again() {
     assert_eq!((second.label(), bench.sizes()), (Some("TransientTransactionError"), (0, 0, 0, 0)));
 }
 
-/// Lets the user in, on a new connection or once more.
+/// Authenticates the user, on a new connection or again.
 fn let_in(bench: &mut Bench, exchange: &mut Exchange) {
     bench.reply(exchange, &json!({"ok": 1, "done": true, "conversationId": 1, "payload": ""}));
 }
 
-/// Begins an operation on a connection of its own or of its transaction; the server asks for the user again, and the
+/// Begins an operation on its own or its transaction's connection; the server requires reauthentication, and the
 /// connection breaks.
 fn lose_at_login(
     bench: &mut Bench,

@@ -73,14 +73,14 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets the server's monitor run until it takes a reply, and gives it this one.
+    /// Runs the server's monitor until it reads a reply, and gives it this one.
     fn respond(&mut self, server: &Address, reply: &Value) {
         loop {
             match self.topology.poll_monitor(server, self.now) {
                 Step::Connect { .. } => self.topology.handle_monitor_connected(server, self.now),
                 Step::Wait { until } => self.now = until,
                 Step::Write { .. } | Step::Read { .. } => break,
-                // The server was removed; what it says now is ignored.
+                // The server was removed; its reply is ignored.
                 Step::Stop => break,
             }
         }
@@ -109,7 +109,7 @@ impl Driver {
             "afterHandshakeCompletes" => Phase::AfterHandshake,
             other => panic!("unknown phase {other}"),
         };
-        // The pool labels what breaks while a connection is made (connection-monitoring-and-pooling).
+        // The pool labels errors during the opening of a connection (connection-monitoring-and-pooling).
         let is_overload = phase == Phase::BeforeHandshake && !matches!(cause, Cause::Reply(_));
         let error = ApplicationError {
             address: &server,
@@ -186,7 +186,7 @@ impl Driver {
                 "logicalSessionTimeoutMinutes" => {
                     expect(field, found.logical_session_timeout_minutes, expected.as_i64())?;
                 }
-                // A load balancer is never asked for its wire versions.
+                // A load balancer's wire versions are never requested.
                 "minWireVersion" | "maxWireVersion" if found.server_type == ServerType::LoadBalancer => {
                     expect(field, (found.min_wire_version, found.max_wire_version), (0, 0))?;
                     expect(field, expected, &Value::Null)?;
@@ -215,7 +215,7 @@ fn oid(json: &Value) -> Option<mangonel_bson::ObjectId> {
     json.get("$oid").map(|hex| object_id(hex.as_str().unwrap()))
 }
 
-/// A driver that checks all servers at once has no use for PossiblePrimary; to it these servers are unknown.
+/// A driver that checks all servers at once has no use for PossiblePrimary; it treats these servers as Unknown.
 fn without_possible_primary(json: &Value) -> Value {
     match json {
         Value::String(text) if text == "PossiblePrimary" => Value::from("Unknown"),

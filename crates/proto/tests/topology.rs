@@ -190,7 +190,7 @@ fn the_least_way_is_known_with_the_first_reply_after_the_handshake() {
     world.connect(0);
     world.reply(Some(1), false, 50);
     let way = |world: &World| world.topology.description().servers[&world.a].min_round_trip_time;
-    // One sample may be a slow beginning.
+    // A single sample may come from a slow start.
     assert_eq!(way(&world), Duration::ZERO);
     let a = world.a.clone();
     world.topology.poll_pinger(&a, at(150));
@@ -231,12 +231,12 @@ fn a_check_asked_for_comes_half_a_second_after_the_last_at_the_earliest() {
     world.topology.request_checks(at(200));
     assert_eq!(world.step(200), Step::Wait { until: at(600) });
     world.connect(600);
-    // Asked for during a check: the next one comes early.
+    // Requested during a check: the next one comes early.
     world.topology.request_checks(at(650));
     world.reply(None, false, 700);
     assert_eq!(world.step(700), Step::Wait { until: at(1200) });
     assert_eq!(world.step(1200), write(HelloRequest::Poll));
-    // Asked for long after a check: it comes at once.
+    // Requested long after a check: it comes at once.
     world.reply(None, false, 1300);
     world.topology.request_checks(at(9_000));
     assert_eq!(world.step(9_000), write(HelloRequest::Poll));
@@ -251,12 +251,12 @@ fn an_observer_is_woken_once_however_often_it_is_asked_for_a_check() {
     world.effects();
     world.topology.request_checks(at(200));
     assert_eq!(world.effects(), [wake]);
-    // Each failure among a thousand servers wakes the waiters, which request checks of all of them again.
+    // Each failure among a thousand servers wakes the waiters, which request checks of all servers again.
     for milliseconds in 201..300 {
         world.topology.request_checks(at(milliseconds));
     }
     assert_eq!(world.effects(), []);
-    // Nor while it is checking: it looks at what was asked for when that is done.
+    // Nor while it is checking: it handles the request after the check.
     world.connect(600);
     world.topology.request_checks(at(650));
     assert_eq!(world.effects(), []);
@@ -426,7 +426,7 @@ fn routers_named_by_srv_records_come_and_go_but_a_replica_set_ignores_them() {
         world.topology.description().servers.keys().map(|server| server.host().to_owned()).collect()
     };
     assert_eq!(names(&world), ["b", "c"]);
-    // No record at all says nothing.
+    // An answer without records changes nothing.
     world.topology.handle_srv_addresses(&[], at(2));
     assert_eq!(names(&world), ["b", "c"]);
 
@@ -448,8 +448,8 @@ fn without_listeners_no_event_is_made() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Listeners can pair every heartbeat's start with its end, regardless of the server and the
-    /// application do; two checks begin at least half a second apart unless the server answered or was lost.
+    /// Listeners can pair every heartbeat's start with its end, whatever the server and the application do; two checks
+    /// begin at least half a second apart unless the server answered or was lost.
     #[test]
     fn every_heartbeat_that_begins_ends_once(moves in prop::collection::vec((0u8..7, 1u64..3000), 1..60)) {
         let mut world = World::new(settings());
@@ -484,7 +484,7 @@ proptest! {
         }
     }
 
-    /// A monitor that is asked again without news repeats its wish, and never asks to wait for the past.
+    /// A monitor that is polled again without news repeats its step, and never waits for a time in the past.
     #[test]
     fn asking_twice_changes_nothing(moves in prop::collection::vec((0u8..5, 0u64..12_000), 1..40)) {
         let mut world = World::new(settings());

@@ -1,5 +1,5 @@
-//! The topology's events for listeners and effects for the floors around it: values in two queues. Calls
-//! nothing. Spec: server-discovery-and-monitoring-logging-and-monitoring.
+//! The topology's events for listeners, and its effects for pools and faces: values in two queues. Calls nothing. Spec:
+//! server-discovery-and-monitoring-logging-and-monitoring.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::description::{ServerDescription, TopologyDescription};
 /// An event for listeners, in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
-    /// The client began to look at its deployment.
+    /// The client began to monitor its deployment.
     TopologyOpening,
     /// The deployment's description changed.
     TopologyDescriptionChanged {
@@ -23,7 +23,7 @@ pub enum Event {
     },
     /// The client was closed.
     TopologyClosed,
-    /// A server came into the topology.
+    /// A server was added to the topology.
     ServerOpening {
         /// The server.
         address: Address,
@@ -44,7 +44,7 @@ pub enum Event {
     HeartbeatStarted {
         /// The server.
         address: Address,
-        /// Whether the server may hold its reply back.
+        /// Whether the server may delay its reply.
         is_awaited: bool,
     },
     /// A server replied to a check.
@@ -55,7 +55,7 @@ pub enum Event {
         duration: Duration,
         /// The hello reply, a whole BSON document.
         reply: Vec<u8>,
-        /// Whether the server could hold its reply back.
+        /// Whether the server could delay its reply.
         is_awaited: bool,
     },
     /// A check of a server failed or was given up.
@@ -66,7 +66,7 @@ pub enum Event {
         duration: Duration,
         /// Why.
         error: Arc<str>,
-        /// Whether the server could hold its reply back.
+        /// Whether the server could delay its reply.
         is_awaited: bool,
     },
 }
@@ -108,12 +108,12 @@ pub enum Effect {
         /// The server.
         address: Address,
     },
-    /// Ask this server's monitor for its step again: its wait may be over.
+    /// Let this server's monitor poll its step again: its wait may be over.
     WakeMonitor {
         /// The server.
         address: Address,
     },
-    /// Shut down the socket of this server's monitor, whose reply is no longer wanted.
+    /// Shut down the socket of this server's monitor, whose reply is no longer needed.
     InterruptMonitor {
         /// The server.
         address: Address,

@@ -1,4 +1,4 @@
-//! Errors of operations and their meaning for the server. Changes nothing; see [`super::Topology`].
+//! Errors of operations and their consequences for the server. Changes nothing; see [`super::Topology`].
 //! Spec: server-discovery-and-monitoring, "Error handling"; client-backpressure.
 
 use mangonel_bson::{ObjectId, RawDocument, RawValue};
@@ -19,54 +19,54 @@ pub enum Phase {
     AfterHandshake,
 }
 
-/// What went wrong.
+/// The cause of an error.
 #[derive(Clone, Copy, Debug)]
 pub enum Cause<'a> {
-    /// The connection broke, or was never there.
+    /// The connection broke, or could not be opened.
     Network,
-    /// The time was up.
+    /// A time limit passed.
     Timeout,
     /// The server refused the credentials, or its answer could not be trusted.
     Auth,
-    /// The server replied with an error, or with a write concern error beside a result.
+    /// The server replied with an error, or with a result and a write concern error.
     Reply(RawDocument<'a>),
 }
 
 /// An operation's error, with the facts that decide whether it still matters.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplicationError<'a> {
-    /// The server it was met on.
+    /// The server of the connection.
     pub address: &'a Address,
     /// What went wrong.
     pub cause: Cause<'a>,
-    /// How far the connection had come.
+    /// The phase of the connection.
     pub phase: Phase,
-    /// Whether it carries the label [`SYSTEM_OVERLOADED_ERROR`], as errors of a connection that was being made
-    /// do. A reply's own labels are looked at too.
+    /// Whether it carries the label [`SYSTEM_OVERLOADED_ERROR`], as errors of a connection being opened do. The labels
+    /// of a reply are checked too.
     pub is_overload: bool,
-    /// The generation of the connection it was met on.
+    /// The generation of the connection.
     pub generation: u64,
-    /// The generation of the pool now; behind a load balancer, of the connection's service.
+    /// The current generation of the pool; behind a load balancer, of the connection's service.
     pub pool_generation: u64,
-    /// Behind a load balancer: the service, once the connection has said hello.
+    /// Behind a load balancer: the service, once the connection has received its hello reply.
     pub service_id: Option<ObjectId>,
     /// The error in words, kept as the server's error.
     pub message: &'a str,
 }
 
-/// The meaning of an error for its server.
+/// The consequence of an error for its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// None.
     Ignore,
     /// It stepped down or is recovering; its pool stays, unless it shuts down.
     StateChange { is_shutdown: bool, topology_version: Option<TopologyVersion> },
-    /// It cannot be talked to.
+    /// It cannot be reached.
     Lost,
 }
 
 impl ApplicationError<'_> {
-    /// Judges the error by itself, without knowing how old it is.
+    /// Judges the error alone, without knowing how old it is.
     pub(super) fn verdict(&self) -> Verdict {
         if self.is_overload {
             return Verdict::Ignore;
@@ -79,7 +79,7 @@ impl ApplicationError<'_> {
         }
     }
 
-    /// Returns the server's state as the reply carries it.
+    /// Returns the topology version in the reply.
     pub(super) fn topology_version(&self) -> Option<TopologyVersion> {
         match self.cause {
             Cause::Reply(reply) => topology_version(reply),
@@ -115,8 +115,8 @@ fn judge_reply(reply: RawDocument<'_>, phase: Phase) -> Verdict {
     }
 }
 
-/// Tells whether an error means that the server is no primary any more, or is recovering. The message counts
-/// only where there is no code.
+/// Returns whether an error means that the server is no longer primary, or is recovering. The message counts only if
+/// there is no code.
 pub fn is_state_change(code: Option<i64>, message: &str) -> bool {
     match code {
         Some(code) => codes::is_state_change(code),

@@ -38,7 +38,7 @@ use crate::time::Instant;
 /// The user's settings for the deployment.
 #[derive(Clone, Debug, Default)]
 pub struct TopologySettings {
-    /// Addresses to begin with.
+    /// The first addresses.
     pub seeds: Vec<Address>,
     /// The URI's `replicaSet`.
     pub set_name: Option<Arc<str>>,
@@ -46,7 +46,7 @@ pub struct TopologySettings {
     pub is_direct: bool,
     /// The URI's `loadBalanced`.
     pub is_load_balanced: bool,
-    /// How servers are watched.
+    /// How servers are monitored.
     pub monitor: MonitorSettings,
     /// Whether there are listeners. Without listeners, no event is made.
     pub has_listeners: bool,
@@ -118,7 +118,7 @@ impl Topology {
         &self.description
     }
 
-    /// Returns how often the description has changed; listeners hear of each, the first included.
+    /// Returns how often the description has changed; listeners see each change, the first included.
     pub fn changes(&self) -> u64 {
         self.changes
     }
@@ -151,7 +151,8 @@ impl Topology {
         step
     }
 
-    /// Describes the deployment in a line for error messages; for a server without an answer, its first check.
+    /// Describes the deployment in a line for error messages; for a server that has not answered yet, describes its
+    /// first check.
     pub fn describe(&self, now: Instant) -> String {
         let mut line = String::new();
         let doing = |address: &Address| self.watches.get(address)?.monitor.doing(now);
@@ -159,28 +160,28 @@ impl Topology {
         line
     }
 
-    /// The monitor has reached the proxy; the SOCKS5 handshake begins now.
+    /// Called when the monitor has reached the proxy; the SOCKS5 handshake begins now.
     pub fn handle_monitor_proxy(&mut self, address: &Address, proxy: String) {
         if let Some(watch) = self.watches.get_mut(address) {
             watch.monitor.handle_proxy(proxy);
         }
     }
 
-    /// The monitor has reached the server; the TLS handshake begins now.
+    /// Called when the monitor has reached the server; the TLS handshake begins now.
     pub fn handle_monitor_securing(&mut self, address: &Address) {
         if let Some(watch) = self.watches.get_mut(address) {
             watch.monitor.handle_securing();
         }
     }
 
-    /// The monitor has connected.
+    /// Called when the monitor has connected.
     pub fn handle_monitor_connected(&mut self, address: &Address, now: Instant) {
         if let Some(watch) = self.watches.get_mut(address) {
             watch.monitor.handle_connected(now);
         }
     }
 
-    /// The monitor of this server read a hello reply; `is_more_to_come` is the message's flag.
+    /// Called when this server's monitor has read a hello reply; `is_more_to_come` is the message's flag.
     pub fn handle_monitor_reply(
         &mut self,
         address: &Address,
@@ -193,8 +194,8 @@ impl Topology {
         if watch.monitor.has_streamed() && watch.pinger.is_none() {
             let settings = self.settings.monitor;
             let frequency = settings.heartbeat_frequency.max(settings.min_heartbeat);
-            // The monitor's handshake was the first sample. The minimum, which a time limit leaves for the way,
-            // needs a second one before the next reply.
+            // The monitor's handshake was the first sample. The minimum, which time limits reserve for the round trip,
+            // needs a second sample before the next reply.
             let first = now + frequency.min(rtt::FIRST_PING_DELAY);
             watch.pinger = Some(RttPinger::new(frequency, settings.connect_timeout, first));
             self.effects.push_back(Effect::StartPinger { address: address.clone() });
@@ -219,7 +220,7 @@ impl Topology {
         self.take_check(check, now);
     }
 
-    /// The monitor of this server could not connect, write or read.
+    /// Called when this server's monitor could not connect, write or read.
     pub fn handle_monitor_error(&mut self, address: &Address, message: &str, failure: Failure, now: Instant) {
         let was_known = self
             .description
@@ -244,14 +245,14 @@ impl Topology {
         }
     }
 
-    /// The pinger has connected.
+    /// Called when the pinger has connected.
     pub fn handle_pinger_connected(&mut self, address: &Address, now: Instant) {
         if let Some(pinger) = self.watches.get_mut(address).and_then(|watch| watch.pinger.as_mut()) {
             pinger.handle_connected(now);
         }
     }
 
-    /// The pinger read a hello reply.
+    /// Called when the pinger has read a hello reply.
     pub fn handle_pinger_reply(&mut self, address: &Address, now: Instant) {
         let Some(watch) = self.watches.get_mut(address) else { return };
         if let Some(sample) = watch.pinger.as_mut().and_then(|pinger| pinger.handle_reply(now)) {
@@ -259,24 +260,25 @@ impl Topology {
         }
     }
 
-    /// The pinger could not connect, write or read.
+    /// Called when the pinger could not connect, write or read.
     pub fn handle_pinger_error(&mut self, address: &Address, now: Instant) {
         if let Some(pinger) = self.watches.get_mut(address).and_then(|watch| watch.pinger.as_mut()) {
             pinger.handle_network_error(now);
         }
     }
 
-    /// Asks for a check of every server as soon as possible: an operation found no suitable one.
+    /// Requests a check of every server as soon as possible: an operation found no suitable one.
     pub fn request_checks(&mut self, now: Instant) {
         for (address, watch) in &mut self.watches {
-            // Each waiting operation asks again at each change; waking all monitors each time would be quadratic.
+            // Each waiting operation requests checks again at each change; waking all monitors each time would be
+            // quadratic.
             if watch.monitor.request_check(now) {
                 self.effects.push_back(Effect::WakeMonitor { address: address.clone() });
             }
         }
     }
 
-    /// Takes an error that an operation met. Stale errors, and those that say nothing about the server, do nothing.
+    /// Handles an operation's error. Stale errors, and those that say nothing about the server, change nothing.
     pub fn handle_application_error(&mut self, error: &ApplicationError<'_>, now: Instant) {
         let Some(known) = self.description.servers.get(error.address) else { return };
         if error.generation < error.pool_generation
@@ -317,7 +319,7 @@ impl Topology {
         }
     }
 
-    /// Takes the addresses that the SRV records name now. Only a deployment of routers follows them.
+    /// Handles the addresses in the current SRV records. Only a deployment of routers follows them.
     pub fn handle_srv_addresses(&mut self, addresses: &[Address], now: Instant) {
         if addresses.is_empty()
             || !matches!(self.description.topology_type, TopologyType::Unknown | TopologyType::Sharded)
@@ -373,7 +375,8 @@ impl Topology {
     fn change(&mut self, server: ServerDescription, now: Instant) {
         let next = update::apply(&self.description, server.clone(), self.settings.seeds.len());
         if let Some(previous) = self.description.servers.get(&server.address) {
-            // The update may have judged the server itself: its set's name is wrong, or a newer primary is known.
+            // The update may have changed the server's description too: its set's name is wrong, or a newer primary is
+            // known.
             let new = next.servers.get(&server.address).cloned().unwrap_or_else(|| Arc::new(server));
             if **previous != *new {
                 let previous = Arc::clone(previous);

@@ -1,5 +1,5 @@
-//! One server's monitor: when to connect, when to say hello, what to wait for. Opens no socket, keeps no clock
-//! and does not know what other servers say. Spec: server-monitoring.
+//! One server's monitor: when to connect, when to send hello, what to wait for. Opens no socket, keeps no clock and
+//! does not know what other servers say. Spec: server-monitoring.
 
 use std::time::Duration;
 
@@ -14,26 +14,26 @@ use crate::time::Instant;
 /// The least time between two checks of a server.
 pub const MIN_HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// Whether a server's changes are streamed or asked for.
+/// Whether a server's changes are streamed or polled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ServerMonitoringMode {
-    /// Stream, but poll where the program runs as a cloud function.
+    /// Stream, but poll if the program runs as a cloud function.
     #[default]
     Auto,
-    /// Stream wherever the server can.
+    /// Stream if the server supports it.
     Stream,
-    /// Poll, with one connection less per server.
+    /// Poll, which saves a connection per server.
     Poll,
 }
 
-/// How every monitor of a client behaves.
+/// The settings for all monitors of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct MonitorSettings {
-    /// Time between two checks while polling, and the longest a streamed reply may stay away.
+    /// The time between two checks while polling, and the longest wait for a streamed reply.
     pub heartbeat_frequency: Duration,
-    /// The least between two checks. [`MIN_HEARTBEAT`]; tests with a deployment of their own take less.
+    /// The least time between two checks: [`MIN_HEARTBEAT`], or less in tests with their own deployment.
     pub min_heartbeat: Duration,
-    /// Time a connection and each hello may take; `None` sets no limit.
+    /// The time limit for a connection and for each hello; `None`: no limit.
     pub connect_timeout: Option<Duration>,
     /// The URI's `serverMonitoringMode`.
     pub mode: ServerMonitoringMode,
@@ -66,24 +66,24 @@ impl MonitorSettings {
 /// The result of a check of a server.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// The server as the check found it.
+    /// The server's description according to the check.
     pub description: ServerDescription,
     /// How long the check took.
     pub duration: Duration,
-    /// Whether the server could hold its reply back.
+    /// Whether the server could delay its reply.
     pub is_awaited: bool,
-    /// How it failed, `None` when it did not.
+    /// The kind of failure; `None`: it succeeded.
     pub failure: Option<Failure>,
 }
 
-/// How a check failed.
+/// The kind of a check's failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// The connection broke or was never there.
+    /// The connection broke or could not be opened.
     Network,
-    /// The time was up.
+    /// A time limit passed.
     Timeout,
-    /// The server refused.
+    /// The server replied with an error.
     Command,
 }
 
@@ -96,9 +96,9 @@ enum State {
     /// Connected, between two polls.
     Ready,
     Polling,
-    /// Sent a hello the server may hold back.
+    /// Sent a hello whose reply the server may delay.
     Awaiting(TopologyVersion),
-    /// The server said that more replies will come.
+    /// The server will send more replies without a request.
     Streaming,
     Stopped,
 }
@@ -111,7 +111,7 @@ pub struct Monitor {
     state: State,
     /// Round-trip times, from here or from the pinger.
     pub(super) rtt: RttTracker,
-    // When the check under way began, and when the hello under way was sent.
+    // When the running check began, and when its hello was sent.
     check_started: Instant,
     hello_sent: Instant,
     last_check_end: Option<Instant>,
@@ -120,9 +120,9 @@ pub struct Monitor {
     has_streamed: bool,
     // Whether the connection that is being opened has reached the server, and TLS comes next.
     is_securing: bool,
-    // The proxy that the connection is being opened through, once it was reached.
+    // The proxy for the connection being opened, once it is reached.
     proxy: Option<String>,
-    // A heartbeat that began and was not told to listeners yet; true when awaited.
+    // A heartbeat that has begun but is not published yet; true if awaited.
     started: Option<bool>,
 }
 
@@ -147,7 +147,7 @@ impl Monitor {
         }
     }
 
-    /// Returns what to do next. Ask again after every `handle_*`, and when a wait is over.
+    /// Returns what to do next. Call it again after every `handle_*`, and when a wait is over.
     pub fn poll_step(&mut self, now: Instant) -> Step {
         let timeout = self.settings.connect_timeout;
         if matches!(self.state, State::Idle | State::Ready) {
@@ -177,23 +177,23 @@ impl Monitor {
         self.started.take()
     }
 
-    /// Tells whether the server's changes were ever streamed, so that the pinger has to measure times.
+    /// Returns whether the server's changes were ever streamed, so that the pinger must measure round-trip times.
     pub fn has_streamed(&self) -> bool {
         self.has_streamed
     }
 
-    /// Tells whether a check is under way.
+    /// Returns whether a check is running.
     pub fn is_checking(&self) -> bool {
         !matches!(self.state, State::Idle | State::Ready | State::Stopped)
     }
 
-    /// Returns how long the check under way has taken and whether it is awaited, or `None` between checks.
+    /// Returns how long the running check has taken and whether it is awaited, or `None` between checks.
     pub fn check_under_way(&self, now: Instant) -> Option<(Duration, bool)> {
         let is_awaited = matches!(self.state, State::Awaiting(_) | State::Streaming);
         self.is_checking().then(|| (now.saturating_since(self.check_started), is_awaited))
     }
 
-    /// Says what the check under way is doing and for how long, for error messages; `None` between checks.
+    /// Describes the running check and its duration, for error messages; `None` between checks.
     pub fn doing(&self, now: Instant) -> Option<String> {
         let seconds = now.saturating_since(self.check_started).as_secs_f64();
         match self.state {
@@ -209,17 +209,17 @@ impl Monitor {
         }
     }
 
-    /// The proxy was reached; the SOCKS5 handshake begins now.
+    /// Called when the proxy was reached; the SOCKS5 handshake begins now.
     pub fn handle_proxy(&mut self, proxy: String) {
         self.proxy = Some(proxy);
     }
 
-    /// The server was reached; the TLS handshake begins now.
+    /// Called when the server was reached; the TLS handshake begins now.
     pub fn handle_securing(&mut self) {
         self.is_securing = self.state == State::Connecting;
     }
 
-    /// The monitor has connected; the handshake goes out now.
+    /// Called when the monitor has connected; the handshake is sent now.
     pub fn handle_connected(&mut self, now: Instant) {
         if self.state == State::Connecting {
             self.state = State::Handshaking;
@@ -227,7 +227,7 @@ impl Monitor {
         }
     }
 
-    /// A hello reply came. Returns the check's result, or `None` when the check was cancelled meanwhile.
+    /// Called when a hello reply has arrived. Returns the check's result, or `None` if the check was cancelled.
     ///
     /// `is_more_to_come` is the flag of the message that carried the reply.
     pub fn handle_reply(
@@ -248,7 +248,7 @@ impl Monitor {
             self.lose_connection(now);
             return Some(Check { description, duration, is_awaited, failure: Some(Failure::Command) });
         }
-        // A reply the server held back says nothing about the connection.
+        // A reply that the server may delay says nothing about the connection.
         if !is_awaited {
             self.rtt.add_sample(now.saturating_since(self.hello_sent));
         }
@@ -266,8 +266,8 @@ impl Monitor {
         Some(Check { description, duration, is_awaited, failure: None })
     }
 
-    /// The connection could not be made, broke, or was too slow. Returns the check's result, or `None` when the check
-    /// was cancelled meanwhile.
+    /// Called when the connection could not be opened, broke, or was too slow. Returns the check's result, or `None` if
+    /// the check was cancelled.
     ///
     /// `was_known` says whether the topology knew the server's type; if it did, the next check follows at once.
     pub fn handle_network_error(
@@ -291,7 +291,7 @@ impl Monitor {
         Some(Check { description, duration, is_awaited, failure: Some(failure) })
     }
 
-    /// Asks for a check as soon as the least time between two allows it. Returns whether a wait for the next one has to
+    /// Requests a check as soon as the least time between two checks allows it. Returns whether the current wait must
     /// end earlier for it.
     pub fn request_check(&mut self, now: Instant) -> bool {
         let earliest = self.earliest(now);
@@ -309,8 +309,7 @@ impl Monitor {
 
     /// Gives up the connection and the check on it, because the application found the server broken.
     ///
-    /// Returns whether a check was under way; then the face has to interrupt it, and what it still brings
-    /// is ignored.
+    /// Returns whether a check was running; the face must then interrupt it, and its result is ignored.
     pub fn cancel_check(&mut self, now: Instant) -> bool {
         match self.state {
             State::Stopped | State::Idle => false,

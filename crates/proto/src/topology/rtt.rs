@@ -10,8 +10,8 @@ use crate::time::Instant;
 const ALPHA: f64 = 0.2;
 const SAMPLES: usize = 10;
 
-/// How long after the first streamed reply the pinger connects: long enough for a program of one operation to end
-/// without a second connection to each server, and well within the least time between two heartbeats.
+/// How long after the first streamed reply the pinger connects: long enough for a program with one operation to end
+/// without a second connection to each server, and well below the least time between two heartbeats.
 pub(super) const FIRST_PING_DELAY: Duration = Duration::from_millis(100);
 
 /// Average and minimum of one server's round-trip times.
@@ -23,7 +23,7 @@ pub struct RttTracker {
 }
 
 impl RttTracker {
-    /// Takes one more sample.
+    /// Adds a sample.
     pub fn add_sample(&mut self, sample: Duration) {
         self.average = Some(match self.average {
             None => sample,
@@ -62,15 +62,15 @@ enum State {
     /// No connection; the next ping is due at this time.
     Idle(Instant),
     Connecting,
-    /// Said hello on a new connection at this time.
+    /// Sent hello on a new connection at this time.
     Handshaking(Instant),
     /// Connected; the next ping is due at this time.
     Ready(Instant),
-    /// Said hello at this time.
+    /// Sent hello at this time.
     Pinging(Instant),
 }
 
-/// Says hello on a connection of its own, once per heartbeat. Its failures tell the topology nothing.
+/// Sends hello on a separate connection, once per heartbeat. The topology ignores its failures.
 #[derive(Clone, Debug)]
 pub struct RttPinger {
     frequency: Duration,
@@ -84,7 +84,7 @@ impl RttPinger {
         RttPinger { frequency, timeout, state: State::Idle(first) }
     }
 
-    /// Returns what to do next. Ask again after every `handle_*`, and when a wait is over.
+    /// Returns what to do next. Call it again after every `handle_*`, and when a wait is over.
     pub fn poll_step(&mut self, now: Instant) -> Step {
         let timeout = self.timeout;
         match self.state {
@@ -102,14 +102,14 @@ impl RttPinger {
         }
     }
 
-    /// The pinger has connected; the handshake goes out now.
+    /// Called when the pinger has connected; the handshake is sent now.
     pub fn handle_connected(&mut self, now: Instant) {
         if let State::Connecting = self.state {
             self.state = State::Handshaking(now);
         }
     }
 
-    /// A reply came; returns how long it took. What it says does not matter.
+    /// Called when a reply has arrived; returns how long it took. The content does not matter.
     pub fn handle_reply(&mut self, now: Instant) -> Option<Duration> {
         match self.state {
             State::Handshaking(since) | State::Pinging(since) => {
@@ -120,7 +120,7 @@ impl RttPinger {
         }
     }
 
-    /// The connection broke: try again at the next heartbeat, on a new one.
+    /// Called when the connection broke: tries again at the next heartbeat, on a new one.
     pub fn handle_network_error(&mut self, now: Instant) {
         self.state = State::Idle(now + self.frequency);
     }

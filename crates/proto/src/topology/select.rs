@@ -1,5 +1,5 @@
-//! Server selection: which servers suit an operation, which of them are near, which one it gets.
-//! Waits for nothing and asks no server. Spec: server-selection; max-staleness.
+//! Server selection: which servers are suitable for an operation, which of them are within the latency window, which
+//! one it gets. Waits for nothing and calls no server. Spec: server-selection; max-staleness.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::read_preference::{Mode, ReadPreference, TagSet};
 
 /// The longest an idle primary goes without a write of its own.
 const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
-/// The smallest limit on staleness that can be kept.
+/// The smallest limit on staleness that can be met.
 const SMALLEST_MAX_STALENESS: Duration = Duration::from_secs(90);
-/// How much slower than the fastest a server may be, unless the URI says otherwise.
+/// How much slower than the fastest server another one may be, by default.
 pub const DEFAULT_LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
 
-/// What an operation needs of a server.
+/// The server that an operation requires.
 #[derive(Clone, Copy, Debug)]
 pub enum Criteria<'a> {
     /// One that takes writes.
@@ -25,16 +25,16 @@ pub enum Criteria<'a> {
     Readable(&'a ReadPreference),
 }
 
-/// Why no server can ever be selected. While one may still appear, the result is no server and no error.
+/// The reason why no server can ever be selected. If one may still appear, the result is no server and no error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SelectionError {
     /// A server is too old or too new for this client.
     Incompatible(Arc<str>),
-    /// The limit on staleness is too small to be kept.
+    /// The limit on staleness is too small to be met.
     MaxStaleness {
-        /// The limit asked for, in seconds.
+        /// The requested limit, in seconds.
         found: u64,
-        /// The least that can be kept, with these heartbeats.
+        /// The smallest limit that can be met with these heartbeats.
         least: Duration,
     },
 }
@@ -56,10 +56,10 @@ impl std::error::Error for SelectionError {}
 
 type Servers = Vec<Arc<ServerDescription>>;
 
-/// Returns one server for an operation, or `None` when none suits now.
+/// Returns one server for an operation, or `None` if none is suitable now.
 ///
-/// `random` decides between servers that suit alike; `operation_count` tells how many operations each
-/// server has in progress. A server in `deprioritized` is taken only when no other suits.
+/// `random` decides between equally suitable servers; `operation_count` returns how many operations each server has in
+/// progress. A server in `deprioritized` is used only if no other is suitable.
 pub fn select(
     topology: &TopologyDescription,
     criteria: Criteria<'_>,
@@ -74,9 +74,9 @@ pub fn select(
     Ok(choose(&servers, operation_count, random).cloned())
 }
 
-/// Returns the servers that suit an operation, wherever they are.
+/// Returns the servers that are suitable for an operation, at any latency.
 ///
-/// A selector of the user's comes after this and before [`keep_near`].
+/// The user's `server_selector` runs after this and before [`keep_near`].
 pub fn suitable(
     topology: &TopologyDescription,
     criteria: Criteria<'_>,
@@ -109,7 +109,7 @@ fn suitable_among(
     };
     Ok(match (topology.topology_type, criteria) {
         (TopologyType::Unknown, _) => Vec::new(),
-        // A direct connection takes any server, which refuses commands that it cannot do.
+        // A direct connection uses any server; the server refuses commands that it cannot run.
         (TopologyType::Single, _) => {
             let is_known = |server: &&Arc<ServerDescription>| server.server_type != ServerType::Unknown;
             topology.servers.values().filter(is_known).cloned().collect()
@@ -187,7 +187,7 @@ fn milliseconds(duration: Duration) -> i128 {
     i128::try_from(duration.as_millis()).unwrap_or(i128::MAX)
 }
 
-/// Keeps the servers of the first tag set that any of them carries.
+/// Keeps the servers that match the first tag set matched by any of them.
 fn match_tags(servers: Servers, preference: &ReadPreference) -> Servers {
     if preference.tag_sets().is_empty() {
         return servers;
@@ -203,16 +203,16 @@ pub fn keep_near(servers: &mut Servers, local_threshold: Duration) {
     if servers.len() < 2 {
         return;
     }
-    // A server whose time is not known yet counts as the slowest.
+    // A server without a round-trip time counts as the slowest.
     let time = |server: &ServerDescription| server.round_trip_time.unwrap_or(Duration::MAX);
     let Some(fastest) = servers.iter().map(|server| time(server)).min() else { return };
     let limit = fastest.saturating_add(local_threshold);
     servers.retain(|server| time(server) <= limit);
 }
 
-/// Returns the less busy of two servers taken at random, or `None` when there are none.
+/// Returns the less busy of two random servers, or `None` when there are none.
 ///
-/// Two random choices keep a crowd of clients from rushing to the one server that was idle a moment ago.
+/// Choosing from two random servers keeps many clients from rushing to the server that was idle a moment ago.
 pub fn choose<T: AsRef<ServerDescription>>(
     servers: &[T],
     operation_count: impl Fn(&Address) -> u64,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
 use crate::time::Instant;
 
-/// What to do after the new description has replaced the old one.
+/// The action after the new description has replaced the old one.
 #[derive(Clone, Copy)]
 enum Action {
     /// Nothing more.
@@ -27,20 +27,20 @@ enum Action {
     Standalone,
     /// The topology is Sharded.
     Sharded,
-    /// Believe the primary, unless it is stale.
+    /// Trust the primary, unless it is stale.
     FromPrimary,
-    /// A member speaks while no primary is known.
+    /// A member replied while no primary is known.
     WithoutPrimary,
-    /// A member speaks while a primary is known.
+    /// A member replied while a primary is known.
     WithPrimary,
 }
 
 use Action::{Check, FromPrimary, Keep, Remove, Sharded, Standalone, WithPrimary, WithoutPrimary};
 
-/// More members than any replica set has (the server allows 50): each of them would be watched by a thread.
+/// More members than any replica set has (the server allows 50): each of them would need a monitor thread.
 const MOST_MEMBERS: usize = 100;
 
-/// How the error of a stale primary begins.
+/// The beginning of a stale primary's error.
 pub(super) const STALE: &str = "primary marked stale";
 
 /// The specification's "TopologyType table". Columns: Unknown, Sharded, ReplicaSetNoPrimary, ReplicaSetWithPrimary.
@@ -67,7 +67,7 @@ fn action(topology_type: TopologyType, server_type: ServerType) -> Action {
     row.map_or(Keep, |(_, columns)| columns[column])
 }
 
-/// Returns the deployment as it looks after `server` was checked.
+/// Returns the deployment's description after the check of `server`.
 ///
 /// `seeds` is the number of addresses the client was given.
 pub fn apply(
@@ -127,7 +127,7 @@ fn remove(topology: &mut TopologyDescription, server: &ServerDescription) {
     }
 }
 
-/// Describes a server that does not belong here, for the error of a deployment without servers.
+/// Describes a server that does not belong to the deployment, for the error of a deployment without servers.
 fn what_it_is(server: &ServerDescription) -> String {
     match (server.server_type, &server.set_name, &server.me) {
         (ServerType::Standalone, ..) => "a standalone, in no replica set".to_owned(),
@@ -148,7 +148,7 @@ fn check_primary(topology: &mut TopologyDescription) {
     };
 }
 
-/// Takes over or compares the set's name; tells whether the server belongs to the set.
+/// Takes over or compares the set's name; returns whether the server belongs to the set.
 fn is_of_our_set(topology: &mut TopologyDescription, server: &ServerDescription) -> bool {
     if topology.set_name.is_none() {
         topology.set_name.clone_from(&server.set_name);
@@ -196,7 +196,7 @@ fn update_from_primary(topology: &mut TopologyDescription, server: &ServerDescri
         topology.put(stale(server, message, server.last_update_time));
         return check_primary(topology);
     }
-    // The old primary steps down, or has not noticed yet that it was replaced.
+    // The old primary is stepping down, or has not noticed yet that it was replaced.
     let old: Vec<Arc<ServerDescription>> = topology
         .servers
         .values()

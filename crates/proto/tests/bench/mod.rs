@@ -1,4 +1,4 @@
-//! A client, a virtual clock and fake replies, so that a test reads as the events it is about.
+//! A client, a virtual clock and fake replies, so that a test reads as its sequence of events.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::time::Duration;
@@ -160,7 +160,7 @@ impl Bench {
         }
     }
 
-    /// Wakes an exchange that waits for the deployment, once the monitor has looked at it.
+    /// Wakes an exchange that waits for the deployment, after the monitor's check.
     pub fn rouse(&mut self, exchange: &mut Exchange) {
         if exchange.step() == Step::Wait && !self.is_down {
             self.discover();
@@ -176,7 +176,7 @@ impl Bench {
         Bench::new(options())
     }
 
-    /// Follows a retry to where it can be sent.
+    /// Runs a retry until it can be sent.
     pub fn settle(&mut self, exchange: &mut Exchange) {
         self.rouse(exchange);
         if exchange.step() == Step::Connect {
@@ -193,7 +193,7 @@ impl Bench {
         Exchange::begin(&mut self.client, self.shard, operation, self.now)
     }
 
-    /// Begins, and connects when that is due.
+    /// Begins an operation, and connects if that is due.
     pub fn sent(&mut self, operation: Operation) -> Exchange {
         let mut exchange = self.begin(operation);
         if exchange.step() == Step::Connect {
@@ -203,7 +203,7 @@ impl Bench {
         exchange
     }
 
-    /// Opens a connection and shakes hands.
+    /// Opens a connection and does the handshake.
     pub fn connect(&mut self, exchange: &mut Exchange) {
         self.open(exchange);
         let hello = self.hello.clone();
@@ -227,7 +227,7 @@ impl Bench {
         exchange.handle_network_error(&mut self.client, "connection reset", false, self.now);
     }
 
-    /// Lets the monitor wait in vain for the answer to its next heartbeat, which closes connections in use.
+    /// Lets the monitor's next heartbeat time out, which closes connections in use.
     pub fn miss_heartbeat(&mut self) {
         let server = address();
         loop {
@@ -247,7 +247,7 @@ impl Bench {
         exchange.close(&mut self.client, self.now);
     }
 
-    /// Runs an operation that goes well.
+    /// Runs an operation that succeeds.
     pub fn run(&mut self, operation: Operation) -> Exchange {
         let mut exchange = self.sent(operation);
         self.reply(&mut exchange, &json!({"ok": 1}));
@@ -276,7 +276,7 @@ pub fn number(value: &Value) -> i64 {
     text.as_str().unwrap().parse().unwrap()
 }
 
-/// What a network failure says.
+/// Returns the message of a network failure.
 pub fn message(exchange: &Exchange) -> String {
     match exchange.failure() {
         Some(

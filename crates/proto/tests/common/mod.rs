@@ -21,7 +21,7 @@ pub struct Case {
 
 /// Loads all JSON files below `folder`, in order; `None`, with a line that says so, without a specification.
 pub fn load(folder: &str) -> Option<Vec<Case>> {
-    #[allow(clippy::disallowed_methods)] // The environment says where the specifications are.
+    #[allow(clippy::disallowed_methods)] // The environment names the folder of the specifications.
     let Some(root) = std::env::var_os("MONGODB_SPECIFICATIONS") else {
         println!("skipped {folder}: MONGODB_SPECIFICATIONS is not set");
         return None;
@@ -49,7 +49,7 @@ fn walk(root: &Path, folder: &Path, cases: &mut Vec<Case>) {
     }
 }
 
-/// Runs each case, and fails at the end with all that failed.
+/// Runs each case, and fails at the end with all failures.
 pub fn run(suite: &str, cases: &[Case], check: impl Fn(&Case) -> Result<(), String>) {
     let failures: Vec<String> = cases
         .iter()

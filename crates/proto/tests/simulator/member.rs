@@ -1,5 +1,5 @@
 //! Three virtual members of a replica set: they say hello, take writes, are elected, killed, paused and stepped down.
-//! A fake of what matters to a driver only: one log, replicated at once, and elections that the test decides.
+//! It imitates only what matters to a driver: one log, replicated at once, and elections that the test decides.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub struct Member {
     pub term: u64,
     /// How often it was started; a connection lives as long as its process.
     pub boot: u32,
-    /// Raised whenever what hello says changes.
+    /// Incremented whenever the hello reply changes.
     pub counter: i64,
 }
 
@@ -119,7 +119,7 @@ impl Set {
         }
         let member = &self.members[number];
         if !member.is_primary || member.term != self.term {
-            // Of an old term: it finds out that no majority follows it.
+            // A primary of an old term: it notices that no majority follows it.
             let code = if member.is_primary { 11602 } else { 10107 };
             return json!({"ok": 0, "code": code, "errmsg": "not primary", "errorLabels": ["RetryableWriteError"]});
         }

@@ -1,5 +1,5 @@
 //! A client and a virtual replica set, driven by one queue of events in virtual time: a minute of failovers takes
-//! milliseconds, and a run is its seed.
+//! milliseconds, and the seed determines the run.
 
 mod member;
 
@@ -26,7 +26,7 @@ const WAY_MS: u64 = 1;
 const LONGEST_HOLD_MS: u64 = 10_000;
 const THINK_MS: u64 = 80;
 
-/// The receiver of an event. If its wait has ended by other means, the number in here is out of date.
+/// The receiver of an event. If its wait has ended otherwise, its number is out of date.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Agent {
     Worker(usize),
@@ -40,14 +40,14 @@ enum Event {
     Connected(Agent, u64),
     /// A message reaches a member.
     Arrived(Agent, u64, usize, u32, String),
-    /// A message comes back, and whether more follow.
+    /// A reply arrives, and whether more follow.
     Replied(Agent, u64, String, bool),
     Broken(Agent, u64),
     TimedOut(Agent, u64),
     Fault(Fault),
     Restart(usize),
     Resume(usize),
-    /// Nothing changed for as long as a member may hold a hello back.
+    /// Nothing changed for the longest time that a member may delay a hello reply.
     HeldLong(Agent, u64),
     StepDown(usize),
     Elect(usize),
@@ -67,7 +67,7 @@ struct Worker {
     begun: Instant,
 }
 
-/// A hello that a member holds back until something changes, and for whom.
+/// A hello whose reply a member delays until something changes, and its sender.
 struct Held {
     member: usize,
     agent: Agent,
@@ -95,15 +95,15 @@ pub struct Simulator {
     /// The last number given to each agent.
     current: BTreeMap<Agent, u64>,
     workers: Vec<Worker>,
-    /// Where the agent's connection leads: a member, and which start of it.
+    /// The member of the connection, and which start of its process.
     connections: BTreeMap<LinkId, (usize, u32)>,
     observed: BTreeMap<Agent, (usize, u32)>,
     held: Vec<Held>,
-    /// The counter in the last hello that each watcher was sent.
+    /// The counter in the last hello sent to each watcher.
     told: BTreeMap<Agent, i64>,
     /// The observers that wait for a connection, not for a moment.
     on_line: BTreeSet<Agent>,
-    /// What arrived at members that are paused.
+    /// Messages that arrived at paused members.
     inbox: Vec<(usize, Event)>,
     chance: u64,
 }
@@ -146,12 +146,12 @@ impl Simulator {
         world
     }
 
-    /// Makes something happen to the primary of that moment.
+    /// Schedules a fault of the primary at that time.
     pub fn fault_at(&mut self, milliseconds: u64, fault: Fault) {
         self.after(milliseconds, Event::Fault(fault));
     }
 
-    /// Returns a number below `bound`, another one each time.
+    /// Returns a random number below `bound`.
     pub fn roll(&mut self, bound: u64) -> u64 {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;
@@ -232,7 +232,7 @@ impl Simulator {
         }
     }
 
-    /// Does what the client asks for after every change: wakes its exchanges, starts and wakes its observers.
+    /// Does what the client requests after every change: wakes its exchanges, starts and wakes its observers.
     fn follow_up(&mut self) {
         while self.client.has_pending() {
             self.client.poll_closing();
@@ -374,7 +374,7 @@ impl Simulator {
         self.after(LONGEST_HOLD_MS, Event::HeldLong(agent, ticket));
     }
 
-    /// Sends the hellos that a member held back until something changes.
+    /// Answers the hellos that a member delayed until something changed.
     fn tell_of_change(&mut self, member: usize) {
         if self.set.members[member].state != State::Up {
             return;
@@ -392,7 +392,7 @@ impl Simulator {
     fn connect(&mut self, agent: Agent, ticket: u64, member: usize) {
         let event = match self.set.members[member].state {
             State::Down => Event::Broken(agent, ticket),
-            // A process that stands still does not keep its kernel from taking connections.
+            // A paused process does not keep its kernel from accepting connections.
             State::Up | State::Paused => Event::Connected(agent, ticket),
         };
         self.after(WAY_MS, event);
@@ -506,7 +506,7 @@ impl Simulator {
             Fault::StepDown => self.step_down(primary),
             Fault::Pause => {
                 self.set.members[primary].state = State::Paused;
-                // The others elect one of themselves in a new term, of which it knows nothing.
+                // The others elect one of themselves in a new term, which the paused member does not know.
                 let pause = 4000 + self.roll(4000);
                 self.after(pause, Event::Resume(primary));
             }
@@ -532,7 +532,7 @@ impl Simulator {
         }
     }
 
-    /// Breaks the connections of all who wait for a member that died.
+    /// Breaks all connections to a member that died.
     fn break_lines(&mut self, member: usize) {
         let boot = self.set.members[member].boot;
         let is_old = |connection: Option<&(usize, u32)>| {
