@@ -1,11 +1,12 @@
-//! Chance from a seed. Every source of it in the world is one of these, so a seed is a whole run.
+//! Random numbers from a seed. All randomness in the world comes from these streams, so a seed determines a whole run.
 
-/// A stream of numbers; two with one seed are the same.
+/// A stream of numbers; equal seeds give equal streams.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// Starts a stream. `purpose` keeps streams of one seed apart, so that dropping a fault leaves the others as they were.
+    /// Starts a stream. `purpose` separates the streams of one seed, so that dropping a fault leaves the others
+    /// unchanged.
     pub fn new(seed: u64, purpose: u64) -> Self {
         let mut chance = Chance(seed ^ purpose.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         chance.number();

@@ -1,4 +1,4 @@
-//! Answers that arrive damaged: what a broken server or middlebox sends in place of a message.
+//! Damaged answers, as a broken server or middlebox sends them.
 
 use crate::packing;
 
@@ -12,13 +12,13 @@ const ZLIB: u8 = 2;
 /// How a message is damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
-    /// It says that it is shorter than its header.
+    /// Its length field is shorter than its header.
     Length,
-    /// It is of another kind.
+    /// It has another opcode.
     Opcode,
     /// It answers another request.
     Answer,
-    /// It has a checksum, which was not asked for.
+    /// It has an unrequested checksum.
     Checksum,
     /// It has an unknown flag.
     Flag,
@@ -30,13 +30,13 @@ pub enum Damage {
     Body,
     /// Its body has an element of an unknown type.
     Value,
-    /// It is compressed by an unknown compressor.
+    /// It names an unknown compressor.
     Compressor,
     /// It is compressed, and damaged.
     Packed,
     /// It is shorter than the header of a compressed message.
     Short,
-    /// It is compressed, and says that it grows to two gigabytes.
+    /// It is compressed, and claims a size of two gigabytes.
     Growth,
     /// It is compressed, and does not hold a message.
     Inside,

@@ -1,5 +1,5 @@
-//! Where a workload asks for the world's services. Workloads are plain `async` functions; each `await` is an
-//! operation or a pause, and the world goes on with them when it is over.
+//! The interface between a workload and the world. Workloads are plain `async` functions; each `await` is an operation
+//! or a pause, and the world resumes them when it is over.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -18,16 +18,16 @@ use mangonel_proto::session::ServerSession;
 use mangonel_proto::time::Instant;
 use mangonel_proto::topology::Address;
 
-/// What a workload does until it is over.
+/// A running workload.
 pub(crate) type Flow = Pin<Box<dyn Future<Output = ()>>>;
 
 type Change = Box<dyn FnOnce(&mut Client, Instant)>;
 
-/// What is asked for.
+/// A workload's request.
 pub(crate) enum Ask {
-    /// Run this, and lay chunks of its replies into so much memory.
+    /// Run this operation, and lay the chunks of its replies into this much memory.
     Run(Box<Operation>, Option<usize>),
-    /// Wait so long.
+    /// Wait this long.
     Sleep(Duration),
     /// Do this with the client.
     Change(Change),
@@ -40,37 +40,37 @@ pub(crate) struct Ending {
     pub(crate) begun: Option<Instant>,
     /// When it ended.
     pub(crate) ended: Option<Instant>,
-    /// The reply that it ended with; empty without one.
+    /// Its last reply; empty without one.
     pub(crate) body: Vec<u8>,
-    /// Why it failed.
+    /// The reason why it failed.
     pub(crate) failure: Option<Failure>,
     /// The facts that the core read from the reply.
     pub(crate) facts: Facts,
     /// How often it was sent.
     pub(crate) sends: u32,
-    /// The label that only the client gives.
+    /// The label that only the client adds.
     pub(crate) label: Option<&'static str>,
-    /// Whether it failed since no connection could be made.
+    /// Whether it failed because no connection could be opened.
     pub(crate) is_overload: bool,
     /// Whether it was given up.
     pub(crate) is_cancelled: bool,
-    /// Where it went.
+    /// The server that it used.
     pub(crate) server: Option<Address>,
-    /// The connection that an open cursor is bound to, to be given back.
+    /// The pinned connection of an open cursor, to be given back.
     pub(crate) pinned: Option<LinkId>,
     /// The session of an open cursor.
     pub(crate) session: Option<ServerSession>,
-    /// Where chunks were laid.
+    /// The memory into which chunks were laid.
     pub(crate) room: Option<Vec<u8>>,
 }
 
 impl Ending {
-    /// Whether it went well, as far as the reply's `ok` says.
+    /// Whether the reply has `ok: 1`.
     pub(crate) fn is_ok(&self) -> bool {
         self.failure.is_none() && !self.is_cancelled
     }
 
-    /// Whether all of it went well.
+    /// Whether it succeeded without any error.
     pub(crate) fn is_fine(&self) -> bool {
         self.is_ok() && !self.facts.has_write_errors
     }
@@ -80,7 +80,7 @@ impl Ending {
         RawDocument::from_bytes(&self.body).ok()
     }
 
-    /// Whether the error has a label, of the server or of the driver.
+    /// Whether the error has a label from the server or the driver.
     pub(crate) fn has_label(&self, label: &str) -> bool {
         let labels = self.document().and_then(|body| body.get_array("errorLabels").ok().flatten());
         let given = labels.into_iter().flat_map(|labels| labels.iter()).flatten();
@@ -93,7 +93,7 @@ impl Ending {
                 .any(|text| text == label)
     }
 
-    /// What the labels say.
+    /// Returns the labels.
     pub(crate) fn labels(&self) -> Labels {
         self.facts.labels
     }
@@ -164,7 +164,7 @@ impl Desk {
         }
     }
 
-    /// Lets a flow go on with an answer, or begin. Returns what it asks for next; `None` when it is over.
+    /// Resumes a flow with an answer, or begins it. Returns its next request; `None` when it is over.
     pub(crate) fn go_on(&self, flow: &mut Flow, answer: Option<Box<Ending>>, now: Instant) -> Option<Ask> {
         {
             let mut papers = self.0.borrow_mut();

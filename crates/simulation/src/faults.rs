@@ -1,4 +1,4 @@
-//! What the plan has happen, done to the world.
+//! Carries out the plan's faults.
 
 use crate::network::{Chunk, Owner};
 use crate::plan::{Kind, Target};
@@ -74,7 +74,7 @@ impl World {
                     let met = std::iter::repeat_n(mischief, times);
                     self.set.members[member].mischief.extend(met);
                     if mischief == Mischief::CloseAfter {
-                        // The retry is refused by a server that did nothing; the first attempt was done.
+                        // The server refuses the retry without doing anything; the first attempt was applied.
                         self.set.members[member].mischief.push_back(Mischief::Refuse(10107));
                     }
                 }
@@ -115,7 +115,7 @@ impl World {
                     self.undo_after(milliseconds, Undo::Trust(member));
                 }
             }
-            // A router that answers at another router's name is taken for that one.
+            // The client takes a router that answers under another router's name for that router.
             Kind::Mislead(_, Stranger::Router, _) if self.plan.is_cluster => {}
             Kind::Mislead(target, stranger, milliseconds) => {
                 if let Some(member) = self.member(target)
@@ -180,7 +180,7 @@ impl World {
                 self.network.lines[line].is_client_open && self.network.lines[line].is_server_open
             })
             .collect();
-        // Those of pools rather than those of monitors.
+        // Connections of pools rather than those of monitors.
         let pooled: Vec<usize> = open
             .iter()
             .copied()

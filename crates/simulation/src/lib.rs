@@ -1,5 +1,5 @@
-//! A simulated world for the driver's core: servers, network, clocks and clients, all of it from one seed. A run is its
-//! seed; a minute of failovers takes milliseconds. Not published. See docs/explanation/simulation.md.
+//! A simulated world for the driver's core: servers, network, clocks and clients, all of it from one seed. The seed
+//! determines a run; a minute of failovers takes milliseconds. Not published. See docs/explanation/simulation.md.
 #![forbid(unsafe_code)]
 
 pub mod chance;

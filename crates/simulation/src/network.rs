@@ -1,4 +1,4 @@
-//! Connections between clients and members: bytes take their time, arrive in order, are cut anywhere, or never arrive.
+//! Connections between clients and members: bytes are delayed, arrive in order, are split anywhere, or never arrive.
 //! Knows no message.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -12,10 +12,10 @@ use crate::damage::Damage;
 use crate::queue::ms;
 use crate::server::stranger::Stranger;
 
-/// Who on the client's side uses a connection.
+/// The user of a connection on the client's side.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Owner {
-    /// A worker that opens it; the pool has no name for it yet.
+    /// The worker that opens it; the pool has no id for it yet.
     Worker(usize),
     /// The pool.
     Link(LinkId),
@@ -23,7 +23,7 @@ pub enum Owner {
     Observer(usize, bool),
 }
 
-/// What travels.
+/// The content of a chunk.
 #[derive(Clone, Debug)]
 pub enum Chunk {
     /// Some bytes of the stream.
@@ -36,11 +36,11 @@ pub enum Chunk {
 #[derive(Debug, Default)]
 struct Way {
     last: Option<Instant>,
-    /// What was sent and has not arrived, in the order of the stream.
+    /// Chunks that were sent and have not arrived, in the order of the stream.
     sent: VecDeque<Chunk>,
-    /// How many chunks should have arrived, and did not get through.
+    /// How many chunks should have arrived but did not get through.
     held: usize,
-    /// Whether its end was sent, behind which nothing arrives.
+    /// Whether its end was sent, after which nothing arrives.
     is_over: bool,
     /// The connection breaks after this many more bytes.
     cut_after: Option<usize>,
@@ -51,7 +51,7 @@ struct Way {
 pub struct Line {
     /// The client.
     pub client: usize,
-    /// Who uses it there.
+    /// Its user on the client's side.
     pub owner: Owner,
     /// The member.
     pub member: usize,
@@ -61,19 +61,19 @@ pub struct Line {
     pub is_client_open: bool,
     /// Whether the member has it open.
     pub is_server_open: bool,
-    /// Whether nothing arrives any more, which neither side knows.
+    /// Whether nothing arrives any more, without either side knowing.
     pub is_dead: bool,
-    /// What the member has received of a message.
+    /// The part of a message that the member has received.
     pub inbound: Vec<u8>,
     /// The compressor of the last message that the member has received, whose answer gets the same one.
     pub packs: Option<u8>,
-    /// How many bytes the member's system has received that its paused process has not read.
+    /// How many bytes the member's system has received but its paused process has not read.
     pub unread: usize,
     /// How many whole messages the member has received.
     pub messages: u64,
-    /// What happens to the next answer.
+    /// The damage to the next answer.
     pub damage: Option<Damage>,
-    /// The other machine that it leads to in place of the member.
+    /// The other machine to which it leads instead of the member.
     pub stranger: Option<Stranger>,
     ways: [Way; 2],
 }
@@ -82,11 +82,11 @@ pub struct Line {
 pub struct Network {
     /// The connections, open and closed.
     pub lines: Vec<Line>,
-    /// Those that one side at least has open.
+    /// The connections that at least one side has open.
     pub open: BTreeSet<usize>,
-    /// Which client's bytes do not reach which member, and back (`false`).
+    /// The pairs of client and member whose bytes do not get through, to the member or back (`false`).
     pub blocked: BTreeSet<(usize, usize, bool)>,
-    /// How much longer bytes take between a client and a member, in milliseconds.
+    /// The additional delay of bytes between a client and a member, in milliseconds.
     pub slow: Vec<(usize, usize, u64)>,
     /// How many of 100 chunks are split.
     pub split: u64,
@@ -141,7 +141,7 @@ impl Network {
         line
     }
 
-    /// Returns how long bytes take now.
+    /// Returns the current delay of bytes.
     pub fn delay(&mut self, client: usize, member: usize) -> Duration {
         let usual = self.latency[client][member];
         let jitter = self.chance.below(usual / 4 + 50);

@@ -1,4 +1,4 @@
-//! Compressed messages as a server reads and makes them, straight by the compressors' libraries.
+//! Compressed messages as a server reads and makes them, directly with the compressors' libraries.
 
 use std::cell::RefCell;
 
@@ -25,7 +25,7 @@ pub fn is_packed(message: &[u8]) -> bool {
     message.get(IDS..16) == Some(&OP_COMPRESSED.to_le_bytes())
 }
 
-/// Returns the message inside of a compressed one, and the compressor's number; `None` when it is none.
+/// Returns the message inside a compressed one, and the compressor's number; `None` if it is invalid.
 pub fn unpack(message: &[u8]) -> Option<(Vec<u8>, u8)> {
     let word = |at: usize| Some(i32::from_le_bytes(*message.get(at..)?.first_chunk()?));
     let (opcode, size, id) = (word(16)?, word(20)? as usize, *message.get(24)?);
@@ -71,7 +71,7 @@ fn deflate(body: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// `size`: of what was compressed.
+/// `size`: the uncompressed size.
 fn inflate(packed: &[u8], size: usize) -> Option<Vec<u8>> {
     ZLIB.with_borrow_mut(|(_, decompress)| {
         decompress.reset(true);

@@ -10,7 +10,7 @@ use crate::world::Report;
 const COLUMN: usize = 190;
 const ROW: usize = 17;
 const TOP: usize = 40;
-/// The most words that are drawn: the last ones, which led to the failure.
+/// The most messages that are drawn: the last ones, which led to the failure.
 const MOST_WORDS: usize = 1500;
 
 const STYLE: &str = "body{font:13px system-ui,sans-serif;margin:16px}text{font:11px ui-monospace,monospace}\

@@ -1,5 +1,5 @@
-//! The plan that a seed stands for: the deployment, the clients, their work and their faults. A plan is plain data, so
-//! that a failing one can be made smaller.
+//! The plan that a seed generates: the deployment, the clients, their work and their faults. A plan is plain data, so
+//! that a failing one can be shrunk.
 
 mod setting;
 
@@ -21,10 +21,10 @@ use crate::server::stranger::Stranger;
 use crate::wire;
 use crate::workload::RUNS;
 
-/// A password that is not the user's.
+/// A wrong password.
 pub(crate) const WRONG_PASSWORD: &str = "guess";
 
-/// What a client with a server API says in each command.
+/// The API version that a client with a server API sends in each command.
 pub(crate) const API_VERSION: &str = "1";
 
 /// The work that a worker repeats.
@@ -32,7 +32,7 @@ pub(crate) const API_VERSION: &str = "1";
 pub enum Work {
     /// Inserts documents, several at once now and then.
     Insert,
-    /// Counts up, and reads the counters.
+    /// Increments counters, and reads them.
     Count,
     /// Moves value between accounts in transactions.
     Transfer,
@@ -44,29 +44,29 @@ pub enum Work {
     Watch,
     /// Writes that must not be sent twice, and some that are not answered.
     Plain,
-    /// Reads a file whose chunks are laid aside while they arrive.
+    /// Reads a file whose chunks are received directly into memory.
     Fetch,
     /// Writes to several collections with one command.
     Bulk,
 }
 
-/// Which member something happens to.
+/// The member that a fault affects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Target {
-    /// The primary of that moment.
+    /// The primary at that time.
     Primary,
     /// This one.
     Member(usize),
 }
 
-/// What happens.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A member's process is killed, and started again after this many milliseconds.
     Kill(Target, u64),
     /// The primary steps down.
     StepDown,
-    /// A member stands still for this many milliseconds.
+    /// A member is paused for this many milliseconds.
     Pause(Target, u64),
     /// One connection breaks after this many bytes more in one direction.
     Cut {
@@ -90,7 +90,7 @@ pub enum Kind {
         /// For this many milliseconds.
         milliseconds: u64,
     },
-    /// A member and the others do not hear from each other.
+    /// A member and the others do not reach each other.
     Isolate(Target, u64),
     /// Bytes between a client and a member take longer.
     Slow {
@@ -103,19 +103,19 @@ pub enum Kind {
         /// For this many milliseconds.
         milliseconds: u64,
     },
-    /// The next commands of a member meet this.
+    /// This mischief affects the next commands of a member.
     Mischief(Target, Mischief, usize),
     /// A worker gives up its current operation.
     Cancel(u64, u64),
     /// A member's clock jumps by this many seconds.
     Jump(Target, i64),
-    /// The next logins at a member are answered by an impostor.
+    /// An impostor answers the next logins at a member.
     Forge(Target, Forgery, u32),
-    /// Tokens that were given out so far are not good any more.
+    /// All tokens issued so far expire.
     Expire,
     /// A client's process is suspended for this many milliseconds.
     Suspend(u64, u64),
-    /// A member's name cannot be looked up by a client for this many milliseconds.
+    /// A client cannot resolve a member's name for this many milliseconds.
     Unname(u64, Target, u64),
     /// A member shows a certificate that is not trusted for this many milliseconds.
     Distrust(Target, u64),
@@ -127,19 +127,19 @@ pub enum Kind {
     Forget,
     /// A member's name leads new connections to another machine for this many milliseconds.
     Mislead(Target, Stranger, u64),
-    /// A client's process forks and ends; its child goes on.
+    /// A client's process forks and ends; its child continues.
     Fork(u64),
     /// The set gets another version of its configuration.
     Reconfigure,
     /// The next answer on one connection of a pool is damaged.
     Damage(u64, Damage),
-    /// A client is closed with all that goes on in it.
+    /// A client is closed with everything running in it.
     Close(u64),
-    /// A client's event loop is closed with all that goes on in it; another one goes on.
+    /// A client's event loop is closed with everything running in it; another loop continues.
     CloseLoop(u64),
 }
 
-/// What happens when.
+/// A fault and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// Milliseconds from the start.
@@ -155,7 +155,8 @@ pub struct ClientPlan {
     pub workers: Vec<Work>,
     /// Its options, except for seeds and metadata.
     pub options: ClientOptions,
-    /// Whether it notices at once that an idle connection was closed, as asyncio does; or when it is used again.
+    /// Whether it notices at once that an idle connection was closed, as asyncio does, or only when it uses the
+    /// connection.
     pub is_watchful: bool,
     /// Which events it listens to.
     pub interests: u8,
@@ -165,13 +166,13 @@ pub struct ClientPlan {
     pub is_traced: bool,
     /// Whether it is made with other options, and gets these before its first operation.
     pub is_reconfigured: bool,
-    /// How many of 100 operations wait for their turn before they begin.
+    /// How many of 100 operations step aside before they begin.
     pub asides: u64,
     /// How many of 100 questions get no answer.
     pub unanswered: u64,
     /// Whether its listeners are added after it was made.
     pub hears_late: bool,
-    /// Whether operations that are woken go on a little later, as threads do.
+    /// Whether woken operations continue a little later, as threads do.
     pub wakes_late: bool,
     /// Whether all its logins fail: it does not know the password, or may not send it.
     pub is_outsider: bool,
@@ -192,13 +193,13 @@ pub struct Plan {
     pub routers: usize,
     /// Whether clients know the routers by their own names; else they are behind a load balancer.
     pub is_cluster: bool,
-    /// Whether clients take the routers' names from DNS, and how many of them at most; 0 for all.
+    /// Whether clients get the routers' names from DNS, and the most routers they use; 0 for all.
     pub srv: Option<usize>,
-    /// How many bytes a connection takes that its member has not read.
+    /// How many unread bytes a connection holds for its member.
     pub buffer: usize,
     /// Whether there is a user, as whom all clients log in.
     pub has_user: bool,
-    /// Whether hello takes the first step of a login.
+    /// Whether hello may carry the first step of a login.
     pub is_speculative: bool,
     /// The compressors that the members have.
     pub compressors: Vec<&'static str>,
@@ -208,7 +209,7 @@ pub struct Plan {
     pub cursor_timeout: u64,
     /// The clients.
     pub clients: Vec<ClientPlan>,
-    /// What happens.
+    /// The faults.
     pub faults: Vec<Fault>,
     /// When workers stop beginning new operations, in milliseconds.
     pub end: u64,
@@ -273,7 +274,7 @@ impl Plan {
         plan
     }
 
-    /// Whether clients reach the routers by a load balancer.
+    /// Whether clients reach the routers through a load balancer.
     pub fn is_balanced(&self) -> bool {
         self.routers > 0 && !self.is_cluster
     }
@@ -354,7 +355,7 @@ impl Plan {
         }
         if routers > 1 && chance.percent(50) {
             self.srv = Some(chance.pick(&[0, 0, 1, 2]));
-            // DNS is not asked more often than once a minute.
+            // DNS is queried at most once a minute.
             self.end = chance.between(70_000, 140_000);
             for _ in 0..chance.between(1, 3) {
                 let kind = Kind::Name(chance.below(1 << routers));
@@ -364,7 +365,7 @@ impl Plan {
     }
 }
 
-/// Returns a mechanism that the first draw does not know, or the one that was drawn.
+/// Returns a mechanism that the first draw does not include, or the drawn one.
 fn other_login(chance: &mut Chance, drawn: Option<Login>) -> Login {
     let mechanism = chance.pick(&[
         None,
@@ -604,7 +605,7 @@ fn mischief(chance: &mut Chance) -> Mischief {
     }
 }
 
-/// Returns how long everything may take to end after the last fault.
+/// Returns how long it may take until everything has ended after the last fault.
 pub fn heal_timeout(options: &ClientOptions) -> Duration {
     // A wait for a server, for each attempt; and for a connection that carries nothing, a heartbeat.
     let attempts = 2 + options.max_adaptive_retries;

@@ -1,4 +1,4 @@
-//! The virtual clock and the future events: ordered by time, and by the order of asking within one moment.
+//! The virtual clock and the future events: ordered by time, and at the same time by the order of requests.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -39,13 +39,13 @@ impl<E> Queue<E> {
         self.sequence
     }
 
-    /// Has something happen at a moment, or now when that is over.
+    /// Schedules an event at a time, or now if that has passed.
     pub fn at(&mut self, when: Instant, event: E) {
         let sequence = self.ticket();
         self.heap.push(Entry { when: when.max(self.now), sequence, event });
     }
 
-    /// Has something happen after a while.
+    /// Schedules an event after a delay.
     pub fn after(&mut self, delay: Duration, event: E) {
         self.at(self.now + delay, event);
     }
@@ -79,7 +79,7 @@ impl<E> PartialOrd for Entry<E> {
 }
 
 impl<E> Ord for Entry<E> {
-    /// The greatest is popped first, so the earliest is the greatest.
+    /// The heap pops the greatest first, so the earliest counts as the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.when, other.sequence).cmp(&(self.when, self.sequence))
     }

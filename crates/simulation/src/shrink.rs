@@ -1,4 +1,4 @@
-//! Makes a failing plan smaller: fewer faults, workers and clients, a shorter run, as long as it still fails.
+//! Shrinks a failing plan: fewer faults, workers and clients, a shorter run, as long as it still fails.
 
 use crate::plan::Plan;
 use crate::world::{Report, play};
@@ -29,7 +29,7 @@ pub fn shrink(plan: &Plan) -> (Plan, Report, usize) {
     (best, report, trials)
 }
 
-/// Returns the start of the first violation in a report, without its numbers: a smaller plan has to fail in the same way.
+/// Returns the start of the first violation in a report, without its numbers: a smaller plan must fail in the same way.
 fn what(report: &Report) -> Option<String> {
     Some(report.violations.first()?.chars().filter(|letter| !letter.is_ascii_digit()).take(60).collect())
 }
@@ -60,7 +60,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
             plan.faults.retain(|fault| fault.at <= end);
         });
     }
-    // Clients are told apart by their positions, so only the last may go; after the last worker no position counts.
+    // Positions identify clients and workers, so only the last one may be removed.
     if plan.clients.len() > 1 {
         with(&|plan| {
             plan.clients.pop();

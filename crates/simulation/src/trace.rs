@@ -13,13 +13,13 @@ pub enum Who {
     Client(usize),
     /// A member.
     Member(usize),
-    /// What happens to all.
+    /// Events that affect everything.
     World,
     /// The judges.
     Judge,
 }
 
-/// One thing that was said.
+/// One entry of the trace.
 #[derive(Clone, Debug)]
 pub struct Word {
     /// Microseconds since the start.
@@ -32,7 +32,7 @@ pub struct Word {
     pub text: String,
 }
 
-/// What happened in a run.
+/// The record of a run.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// A hash of everything.

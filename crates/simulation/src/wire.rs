@@ -2,7 +2,7 @@
 
 use mangonel_bson::{RawArray, RawDocument, RawValue, writer};
 
-/// The flag of a message that another one follows.
+/// The flag of a message after which another one follows.
 const MORE_TO_COME: u32 = 2;
 
 /// Where the body of a message begins.
@@ -50,7 +50,7 @@ pub fn message(body: &[u8], request_id: i32, response_to: i32, is_more_to_come: 
     message
 }
 
-/// Returns the length that a message says it has; `None` while too little of it is there.
+/// Returns the length in a message's header; `None` while too few bytes have arrived.
 pub fn message_length(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk::<4>().map(|prefix| i32::from_le_bytes(*prefix) as usize)
 }
@@ -59,7 +59,7 @@ fn word(bytes: &[u8], at: usize) -> i32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| i32::from_le_bytes(*word))
 }
 
-/// Returns the name of the command that a message is.
+/// Returns the name of the command in a message.
 pub fn name_of(message: &[u8]) -> Option<&str> {
     let name = message.get(BODY + 5..)?.split(|byte| *byte == 0).next()?;
     std::str::from_utf8(name).ok()
@@ -68,14 +68,14 @@ pub fn name_of(message: &[u8]) -> Option<&str> {
 /// The level of a read concern.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Level {
-    /// What the member has.
+    /// The member's own data.
     #[default]
     Local,
-    /// What a majority has.
+    /// Data that a majority has.
     Majority,
-    /// What a majority has, of one moment.
+    /// Data that a majority has, at one point in time.
     Snapshot,
-    /// What a majority has, and no later than the answer.
+    /// Data that a majority has, confirmed before the answer.
     Linearizable,
 }
 
@@ -84,7 +84,7 @@ pub enum Level {
 pub struct Request<'a> {
     /// The message's number.
     pub id: i32,
-    /// Whether an answer is wanted.
+    /// Whether an answer is expected.
     pub is_answered: bool,
     /// Whether more than one answer may be sent.
     pub allows_exhaust: bool,
@@ -102,17 +102,17 @@ pub struct Request<'a> {
     pub number: Option<i64>,
     /// Whether it starts a transaction.
     pub is_starting: bool,
-    /// Whether it belongs to one.
+    /// Whether it belongs to a transaction.
     pub is_in_transaction: bool,
     /// Whether it waits for a majority.
     pub wants_majority: bool,
-    /// How long it waits for one.
+    /// How long it waits for a majority.
     pub write_timeout: Option<u64>,
-    /// How far reads look.
+    /// The read concern's level.
     pub level: Level,
     /// The cluster time that reads wait for.
     pub after: Option<u64>,
-    /// The moment of a snapshot.
+    /// The time of a snapshot.
     pub at: Option<u64>,
     /// Its time limit in milliseconds.
     pub max_time: Option<u64>,
@@ -120,12 +120,12 @@ pub struct Request<'a> {
     pub cluster_time: Option<u64>,
     /// The mode of the read preference.
     pub preference: Option<&'a str>,
-    /// What the workload calls it.
+    /// The workload's name for it.
     pub intent: Option<i64>,
 }
 
 impl<'a> Request<'a> {
-    /// Reads a whole message; `None` when it is none.
+    /// Reads a whole message; `None` if it is invalid.
     pub fn read(message: &'a [u8]) -> Option<Self> {
         let flags = word(message, 16) as u32;
         let (body, mut rest) = RawDocument::prefix(message.get(BODY..)?).ok()?;

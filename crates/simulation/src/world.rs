@@ -25,33 +25,33 @@ use crate::workload;
 /// An event in virtual time.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Something in the set.
+    /// An event of the set.
     Server(ServerEvent),
-    /// A connection reaches its member, or does not.
+    /// A connection reaches its member, or fails to.
     Opened(usize),
     /// The next chunk of a connection arrives, in one direction.
     Arrives(usize, bool),
     /// The wait of a client's agent is over.
     Timer(usize, Agent, u64),
-    /// A client looks after its pools.
+    /// A client maintains its pools.
     KeepUp(usize),
     /// A worker begins.
     Begin(usize, usize),
-    /// Something happens; a number of the plan.
+    /// A fault of the plan, by its number.
     Fault(usize),
     /// A fault ends.
     Undo(Undo),
-    /// A client's kernel finds out that a connection is dead.
+    /// A client's kernel detects that a connection is dead.
     KeepAlive(usize),
-    /// A client asks DNS for the routers.
+    /// A client queries DNS for the routers.
     Resolve(usize),
-    /// An exchange of a worker that was woken goes on.
+    /// A worker's woken exchange continues.
     Wake(usize, usize, ExchangeId),
     /// A connection may have room again for what a worker sends; the number is that of its wait.
     Drained(usize, usize, u64),
 }
 
-/// The end of something that happened.
+/// The end of a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Undo {
     Restart(usize),
@@ -67,7 +67,7 @@ pub(crate) enum Undo {
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// What the judges found; nothing when all is well.
+    /// The violations that the judges found; empty if there are none.
     pub violations: Vec<String>,
     /// A hash of everything that happened: the same for the same plan.
     pub hash: u64,
@@ -99,11 +99,11 @@ pub(crate) struct World {
     pub(crate) healed: Instant,
     /// The routers that DNS names, a bit for each; 0 for no answer.
     pub(crate) named: u64,
-    /// Which member's name which client cannot look up.
+    /// The pairs of clients and members' names that they cannot resolve.
     pub(crate) unnamed: BTreeSet<(usize, usize)>,
     /// The members whose certificates are not trusted.
     pub(crate) distrusted: BTreeSet<usize>,
-    /// The machines at members' addresses in their place.
+    /// The machines that answer at members' addresses instead of them.
     pub(crate) strangers: BTreeMap<usize, Stranger>,
 }
 
@@ -174,8 +174,8 @@ impl World {
         world
     }
 
-    /// How many times its limit a healed world may take. A client that has rejected all its servers finds none for the
-    /// rest of its life: each of its operations, one after another, looks for one until its time is over.
+    /// The time that a healed world may take, as a multiple of its limit. A client that has rejected all its servers
+    /// never finds one again: each of its operations, one after another, waits for one until its time is over.
     fn timeout_factor(&self) -> u32 {
         let has_none = |driver: &Driver| driver.client.description().servers.is_empty();
         if self.drivers.iter().any(has_none) { 10 } else { 1 }
@@ -219,7 +219,7 @@ impl World {
         stuck.join(", ")
     }
 
-    /// Notes that a promise was broken.
+    /// Records that a promise was broken.
     pub(crate) fn blame(&mut self, what: String) {
         self.trace.note(self.queue.now(), Who::Judge, Who::Judge, || what.clone());
         self.ledger.borrow_mut().blame(what);
@@ -279,7 +279,7 @@ impl World {
         self.drain_set();
     }
 
-    /// Returns when the suspended client that an event is for runs again.
+    /// Returns when the suspended client of an event runs again.
     fn asleep_until(&self, event: &Event) -> Option<Instant> {
         let client = match *event {
             Event::Timer(client, ..)
@@ -296,7 +296,7 @@ impl World {
         self.drivers[client].asleep_until(self.queue.now())
     }
 
-    /// Takes the set's events, complaints and messages, and passes them on.
+    /// Takes the set's events, violations and messages, and passes them on.
     pub(crate) fn drain_set(&mut self) {
         for (when, event) in std::mem::take(&mut self.set.later) {
             self.queue.at(when, Event::Server(event));
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// The member does not have the connection any more.
+    /// Called when the member no longer has the connection.
     fn hang_up_server(&mut self, line: usize) {
         let member = self.network.lines[line].member;
         self.set.logins.forget(line);
@@ -387,7 +387,7 @@ impl World {
         }
         let member = &self.set.members[self.network.lines[line].member];
         let known = &mut self.network.lines[line];
-        // The kernel of a paused process accepts connections all the same.
+        // The kernel of a paused process still accepts connections.
         (known.is_server_open, known.boot) = (member.state != State::Down, member.boot);
         known.stranger = self.strangers.get(&known.member).copied();
         known.is_server_open |= known.stranger.is_some();
@@ -415,7 +415,7 @@ impl World {
                     known.inbound.extend_from_slice(&bytes);
                     self.read_inbound(line);
                 }
-                // The connection is gone at the server, and the client is told so.
+                // The server no longer has the connection, and the client learns that.
                 Chunk::Bytes(_) => self.send(line, false, Chunk::End),
             }
             return;

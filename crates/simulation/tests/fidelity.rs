@@ -1,4 +1,4 @@
-//! The simulated servers answer as a real mongod did: `tools/simulation_traces.py` recorded it.
+//! The simulated servers answer like a real mongod, which `tools/simulation_traces.py` recorded.
 
 mod common;
 
@@ -14,10 +14,11 @@ use mangonel_simulation::wire::{append_document, append_time, document, document
 use common::go_on;
 
 const TRACE: &str = include_str!("traces/mongod.jsonl");
-/// A label that the recorded mongod, 6.0, gave to none of its refusals. The model gives it, so that retries meet it.
+/// A label that the recorded mongod, 6.0, gave to none of its refusals. The model adds it, so that retries are tested
+/// with it.
 const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 
-/// What later commands of the trace refer to, of the last answers that told it.
+/// Values from the last answers to which later commands of the trace refer.
 #[derive(Default)]
 struct Known {
     cursor: i64,
@@ -30,8 +31,8 @@ struct Known {
 }
 
 impl Known {
-    /// Appends the fields of a recorded command as they are sent: sessions are numbers there, and what an answer told
-    /// has a name.
+    /// Appends the fields of a recorded command as they are sent: the record has numbers for sessions, and names for
+    /// values from answers.
     fn append(&self, out: &mut Vec<u8>, recorded: RawDocument<'_>) {
         for element in recorded.iter().flatten() {
             match (element.key, element.value) {
@@ -106,7 +107,7 @@ fn strings(array: Option<RawArray<'_>>) -> Vec<String> {
     found
 }
 
-/// What counts in an answer.
+/// The parts of an answer that are compared.
 #[derive(PartialEq, Debug, Default)]
 struct Outcome {
     numbers: [Option<i64>; 3],
@@ -117,7 +118,7 @@ struct Outcome {
     /// The documents whose changes a stream shows.
     changes: Option<Vec<i64>>,
     is_open: Option<bool>,
-    /// Whether the connection was closed in place of an answer.
+    /// Whether the connection was closed instead of an answer.
     is_closed: bool,
 }
 
@@ -168,7 +169,7 @@ fn answered(reply: RawDocument<'_>) -> Outcome {
     }
 }
 
-/// Returns what a recorded fail point has the next command meet.
+/// Returns the effect of a recorded fail point on the next command.
 fn mischief(command: RawDocument<'_>) -> Mischief {
     let name = command.get_str("failPoint").unwrap().unwrap();
     let value = command.get_i64_lenient(name).unwrap();
@@ -181,7 +182,7 @@ fn mischief(command: RawDocument<'_>) -> Mischief {
     }
 }
 
-/// Sends a command; returns what comes, also if that takes a while.
+/// Sends a command; returns the output, even if that takes a while.
 fn outs(set: &mut Set, now: &mut Instant, sent: &[u8]) -> Vec<Out> {
     set.receive(0, 0, &message(sent, 1, 0, false));
     while set.out.is_empty() {

@@ -1,4 +1,4 @@
-//! Rules of simulated connections that no seed is sure to play.
+//! Rules of simulated connections that no seed is certain to exercise.
 
 use std::time::Duration;
 

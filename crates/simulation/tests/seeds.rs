@@ -1,4 +1,4 @@
-//! Some hundred seeds, each a few seconds of clients, servers, network and what happens to them; `make rest-seeds` plays some
+//! Some hundred seeds, each a few seconds of clients, servers, network and faults; `make rest-seeds` plays some
 //! thousand.
 
 use std::sync::OnceLock;
@@ -9,13 +9,13 @@ use mangonel_simulation::queue::ms;
 use mangonel_simulation::server::stranger::Stranger;
 use mangonel_simulation::{Plan, Report, play};
 
-/// How many are played: two hundred, or as many as MANGONEL_SEEDS says.
+/// The number of seeds: two hundred, or the value of MANGONEL_SEEDS.
 fn seeds() -> u64 {
     std::env::var("MANGONEL_SEEDS").map_or(200, |count| count.parse().expect("a number"))
 }
 
-/// Seeds that failed once. Each fault has its own test, too, since a seed stands for another run once the world learns
-/// something new.
+/// Seeds that failed once. Each fault also has its own test, since a seed gives another run once the world gains a
+/// feature.
 const KEPT: &[u64] = &[
     1795707044756013,
     1795707748635335,
@@ -62,7 +62,7 @@ fn report(seed: u64) -> Report {
     report
 }
 
-/// What the seeds break.
+/// Returns the failures of the seeds.
 fn failures(seeds: impl Iterator<Item = u64>) -> Vec<String> {
     seeds.filter_map(|seed| failure(seed, &report(seed))).collect()
 }
@@ -139,7 +139,7 @@ fn a_router_whose_name_led_elsewhere_is_not_expected_in_use_before_dns_names_it_
 fn the_world_is_as_rough_as_it_says() {
     let (mut operations, mut elections, mut rollbacks) = (0, 0, 0);
     let mut endings = std::collections::BTreeMap::new();
-    // The rarest ending comes once in some hundred seeds.
+    // The rarest ending occurs once in some hundred seeds.
     let every = ["ok", "network", "refused", "timeout", "server selection", "wait queue", "time limit"];
     let played = first_half();
     let further = (played.len() as u64 + 1..=400).map(report);

@@ -1,4 +1,4 @@
-//! Rules of simulated servers that no seed is sure to play.
+//! Rules of simulated servers that no seed is certain to exercise.
 
 mod common;
 
@@ -39,7 +39,7 @@ fn a_linearizable_read_of_a_secondary_is_refused_and_writes_nothing() {
 #[test]
 fn a_stream_that_is_resumed_where_a_majority_has_less_keeps_its_token() {
     let mut set = Set::new(&[(Duty::Bearing, 1)], Chance::new(1, 1), &[]);
-    // Behind the first write of an entry that this member does not have yet.
+    // A token after the first write of an entry that this member does not have yet.
     let token = (set.members[0].commit as i64) << 16 | 1;
     let reply = ask(&mut set, 0, |out| {
         append_str(out, "aggregate", "orders");

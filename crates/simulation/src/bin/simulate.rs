@@ -1,5 +1,5 @@
-//! Plays seeds: one that failed, a range, or new ones for this many seconds. A failing one is made smaller and its command
-//! printed.
+//! Plays seeds: a failed one, a range, or new ones for this many seconds. It shrinks a failing plan and prints its
+//! command.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,7 +48,7 @@ fn arguments() -> Option<Arguments> {
     Some(found)
 }
 
-/// What all threads have counted.
+/// The counts of all threads.
 #[derive(Default)]
 struct Sums {
     next: AtomicU64,
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Plays one seed, and says how it went.
+/// Plays one seed, and prints the result.
 fn show(seed: u64, arguments: &Arguments) -> ExitCode {
     let plan = Plan::new(seed);
     let (report, trace) = play(&plan, true);
@@ -100,7 +100,7 @@ fn show(seed: u64, arguments: &Arguments) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Plays seeds, and says of each that fails how.
+/// Plays seeds, and prints each failure.
 fn list(first: u64, count: u64) -> ExitCode {
     let mut operations = 0;
     let failed = (first..first.saturating_add(count)).filter(|seed| {
@@ -116,7 +116,7 @@ fn list(first: u64, count: u64) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Plays seeds on all processors. Returns the first that was found to fail.
+/// Plays seeds on all processors. Returns the first seed found to fail.
 fn run(first: u64, count: u64, limit: Option<Duration>) -> Option<u64> {
     let (sums, begun) = (Sums::default(), Instant::now());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -157,7 +157,7 @@ fn run(first: u64, count: u64, limit: Option<Duration>) -> Option<u64> {
     sums.has_failed.load(Ordering::Relaxed).then(|| sum(&sums.failed))
 }
 
-/// Says what failed, how to play it again, and what is left of it when it is made smaller.
+/// Prints the failure, how to play it again, and what remains of the plan after shrinking.
 fn explain(seed: u64, html: Option<&str>) {
     let plan = Plan::new(seed);
     let (report, _) = play(&plan, false);

@@ -33,7 +33,7 @@ use crate::queue::{EPOCH, ms};
 use crate::server::member::Duty;
 use crate::workload;
 
-/// A part of a client that waits.
+/// A part of a client that can wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Agent {
     /// A worker.
@@ -42,14 +42,14 @@ pub(crate) enum Agent {
     Observer(usize, bool),
 }
 
-/// Runs one operation after the other.
+/// Runs one operation after another.
 pub(crate) struct Worker {
     pub(crate) desk: Desk,
     pub(crate) flow: Option<Flow>,
     pub(crate) exchange: Option<Exchange>,
-    /// The connection it opens.
+    /// The connection being opened.
     pub(crate) opening: Option<usize>,
-    /// The generation of the pool when it began to open it.
+    /// The pool's generation when the opening began.
     pub(crate) generation: u32,
     /// The connection that it held after the last step.
     pub(crate) link: Option<LinkId>,
@@ -60,19 +60,19 @@ pub(crate) struct Worker {
     pub(crate) sends: u32,
     /// The last reply.
     pub(crate) message: Vec<u8>,
-    /// Whether its operation waits for its turn, and is not driven meanwhile.
+    /// Whether its operation has stepped aside, and is not driven meanwhile.
     pub(crate) is_aside: bool,
     /// Its place in a wait queue, while it is in one.
     pub(crate) queued: Option<Queued>,
-    /// Whether a server said that it has too much to do.
+    /// Whether a server reported overload.
     pub(crate) met_overload: bool,
-    /// How many messages of handshakes it sent after its time was over.
+    /// How many handshake messages it sent after its time was over.
     pub(crate) late: u32,
-    /// Since when the connection has no room for what it sends.
+    /// Since when the connection has no room for its message.
     pub(crate) full_since: Option<Instant>,
-    /// How often a server wanted the user to log in once more.
+    /// How often a server required reauthentication.
     pub(crate) logins: u32,
-    /// Where the chunks of its operation are laid while they arrive.
+    /// The memory for the chunks of its operation.
     pub(crate) room: Option<Room>,
     /// The request whose span is open.
     pub(crate) span: Option<i32>,
@@ -85,7 +85,7 @@ pub(crate) struct Queued {
     pub(crate) at: (Option<Address>, u32),
     /// Its ticket: those before it in the queue have smaller ones.
     pub(crate) since: u64,
-    /// Whether its turn had come. It may have lost the connection before it went on, as others were served meanwhile.
+    /// Whether its turn had come. It may have lost the connection before it continued, while others were served.
     pub(crate) was_granted: bool,
 }
 
@@ -95,13 +95,13 @@ pub(crate) struct Link {
     pub(crate) deframer: Deframer,
     pub(crate) codec: Codec,
     pub(crate) user: Option<usize>,
-    /// The member closed it, or sent what was not asked for.
+    /// The member closed it, or sent unrequested bytes.
     pub(crate) is_lost: bool,
-    /// The generation of the pool when it was begun.
+    /// The pool's generation when the opening began.
     pub(crate) generation: u32,
     /// An error on a connection of its generation cleared the pool since.
     pub(crate) is_stale: bool,
-    /// Whether the member sends more replies that nothing is sent for.
+    /// Whether the member sends more replies without requests.
     pub(crate) is_streaming: bool,
 }
 
@@ -115,30 +115,30 @@ pub(crate) struct Driver {
     pub(crate) links: BTreeMap<LinkId, Link>,
     pub(crate) is_watchful: bool,
     pub(crate) chance: Chance,
-    /// The newest cluster time that it was told.
+    /// The newest cluster time in a reply to it.
     pub(crate) told: u64,
     pub(crate) keeps_up: bool,
-    /// How many operations that could succeed ended, and how many of them well.
+    /// How many operations that could succeed have ended, and how many succeeded.
     pub(crate) ended: (u64, u64),
-    /// Since when it takes a member for the primary.
+    /// The member that it considers the primary, and since when.
     pub(crate) primary: Option<(usize, Instant)>,
     /// When its process was suspended, and until when.
     naps: Vec<(Instant, Instant)>,
-    /// The routers that DNS named when it asked last.
+    /// The routers in its last answer from DNS.
     pub(crate) named: Option<u64>,
-    /// The routers at whose addresses its monitors have since found a server that does not belong to the cluster.
+    /// The routers at whose addresses its monitors have since found a server outside the cluster.
     pub(crate) lost: BTreeSet<usize>,
     /// The newest token that its provider has given out.
     pub(crate) token: u64,
-    /// What listeners have heard.
+    /// The events that its listeners received.
     pub(crate) heard: Heard,
-    /// How many operations have ended that are counted, and how many commands were sent again.
+    /// How many counted operations have ended, and how many commands were sent again.
     pub(crate) counted: u64,
     /// The sessions that its commands have used.
     pub(crate) sessions: BTreeSet<[u8; 16]>,
     /// The sessions that its parent process had used before the fork.
     pub(crate) inherited: BTreeSet<[u8; 16]>,
-    /// The members whose monitors have met a stranger in their place, and since when.
+    /// The members in whose place monitors met a stranger, and since when.
     pub(crate) strangers: BTreeMap<usize, Instant>,
     /// Whether answers to it were damaged.
     pub(crate) is_damaged: bool,
@@ -152,7 +152,7 @@ impl Driver {
         let interests = Interests(plan.interests);
         let mut first = plan.options.clone();
         if plan.is_reconfigured {
-            // The options of its URI are not known yet, and this server does not exist.
+            // The URI's options are not known yet, and this server does not exist.
             first.topology.seeds = vec![Address::new("elsewhere.example", 27017)];
         }
         // Pools and servers publish their creation only once.
@@ -261,7 +261,7 @@ fn flow_of(
         ledger: Rc::clone(ledger),
         chance,
         end: EPOCH + ms(plan.end),
-        // A world that waits for DNS lasts long, so its clients act seldom.
+        // A world that waits for DNS runs for long, so its clients act seldom.
         pace: if plan.srv.is_some() { 40 } else { 1 },
         has_delayed: plan.members.iter().any(|(duty, _)| *duty == Duty::Delayed),
         has_exhaust: plan.routers == 0,
@@ -269,7 +269,7 @@ fn flow_of(
     })
 }
 
-/// Takes bytes in. Returns whether a whole message is there.
+/// Processes bytes. Returns whether a whole message has arrived.
 fn feed(deframer: &mut Deframer, mut bytes: &[u8]) -> Result<bool, ProtocolError> {
     let mut is_whole = deframer.message().is_some();
     while !bytes.is_empty() {
@@ -306,7 +306,7 @@ impl Worker {
         }
     }
 
-    /// Whether it uses a connection at this moment.
+    /// Whether it is using a connection.
     pub(crate) fn uses(&self, link: LinkId) -> bool {
         self.exchange.as_ref().is_some_and(|exchange| {
             exchange.link() == Some(link) && matches!(exchange.step(), Step::Write | Step::Read)

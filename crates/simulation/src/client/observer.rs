@@ -16,7 +16,7 @@ pub(crate) struct Observer {
     line: Option<usize>,
     deframer: Deframer,
     ticket: u64,
-    /// Whether it waits for a moment, not for its connection.
+    /// Whether it waits for a point in time, not for its connection.
     is_resting: bool,
 }
 
@@ -28,7 +28,7 @@ impl Observer {
 }
 
 impl World {
-    /// Asks an observer for its next step, and does that.
+    /// Gets an observer's next step, and carries it out.
     pub(crate) fn observe(&mut self, client: usize, member: usize, is_pinger: bool) {
         let now = self.queue.now();
         let ticket = self.queue.ticket();
@@ -102,7 +102,7 @@ impl World {
         let Ok(is_whole) = feed(&mut observer.deframer, bytes) else {
             return self.blame(format!("client {client} cannot read a hello"));
         };
-        // One reply for each step: the next is read when the monitor asks for it.
+        // One reply for each step: the next is read at the monitor's next step.
         if observer.is_resting || !is_whole {
             return;
         }
@@ -133,7 +133,7 @@ impl World {
         self.observe(client, member, is_pinger);
     }
 
-    /// The connection of an observer broke, or took too long.
+    /// Called when an observer's connection broke, or took too long.
     pub(crate) fn observer_lost(&mut self, client: usize, member: usize, is_pinger: bool, timed_out: bool) {
         let (now, address) = (self.queue.now(), plan::address(member));
         self.drop_observer_line(client, member, is_pinger);
@@ -148,7 +148,7 @@ impl World {
         self.observe(client, member, is_pinger);
     }
 
-    /// A check is wanted before the monitor of a member has waited to the end.
+    /// Called when a check must start before a member's monitor has finished its wait.
     pub(crate) fn wake_observer(&mut self, client: usize, member: usize) {
         let observer = self.drivers[client].observers.get(&(member, false));
         if observer.is_some_and(|observer| observer.is_resting) {

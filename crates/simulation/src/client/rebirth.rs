@@ -7,7 +7,7 @@ use crate::judge::Heard;
 use crate::queue::ms;
 use crate::world::{Event, World};
 
-/// By how much the turns of a child's work are ahead of its parent's, so that no write has a name twice.
+/// How far a child's turns are ahead of its parent's, so that no two writes share a name.
 const TURNS: i64 = 20_000;
 
 impl World {
@@ -46,7 +46,7 @@ impl World {
         self.follow_up(client);
     }
 
-    /// A client's event loop is closed with all that goes on in it, and the client is used on another one.
+    /// Closes a client's event loop with everything running in it, and uses the client on another loop.
     pub(crate) fn close_loop(&mut self, client: usize) {
         let workers = 0..self.drivers[client].workers.len();
         let endings: Vec<Option<Box<Ending>>> =

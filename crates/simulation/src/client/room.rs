@@ -10,9 +10,9 @@ pub(crate) struct Room {
     pub(crate) is_plain: bool,
 }
 
-/// What became of received bytes.
+/// The outcome for received bytes.
 pub(super) enum Taken {
-    /// There is more to come of the message.
+    /// The message is not complete yet.
     Part,
     /// The whole message, its chunks laid aside, and the arrived bytes of the next one.
     Whole(Vec<u8>, Vec<u8>),
@@ -25,7 +25,7 @@ impl Room {
         Room { filter: ChunkFilter::new(0, size), bytes: vec![0; size], is_plain: false }
     }
 
-    /// Takes bytes in as the faces do: data goes to its place, the rest through the filter's window.
+    /// Processes bytes as the faces do: data goes to its destination, the rest through the filter's window.
     pub(super) fn take_in(&mut self, bytes: &[u8]) -> Taken {
         let mut left = bytes;
         loop {
@@ -60,7 +60,7 @@ impl Room {
         }
     }
 
-    /// Returns the message, and the bytes behind what the filter has examined; the next one begins with an empty window.
+    /// Returns the message, and the bytes that the filter has not examined; the next one begins with an empty window.
     fn hand_over(&mut self, left: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mut rest = self.filter.ready().to_vec();
         rest.extend_from_slice(left);

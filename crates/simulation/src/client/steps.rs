@@ -33,9 +33,9 @@ use crate::world::{Event, World};
 
 /// How many milliseconds an answer takes: keys are derived, tokens fetched.
 const ANSWERING: &[u64] = &[5, 5, 5, 80, 600];
-/// For how many milliseconds an operation waits for its turn.
+/// For how many milliseconds an operation steps aside.
 const ASIDE: &[u64] = &[0, 1, 30, 700];
-/// How long a worker waits before it looks whether a full connection has room.
+/// How long a worker waits before it checks whether a full connection has room.
 const DRAINING: Duration = ms(10);
 
 /// Returns the member of an address.
@@ -44,12 +44,12 @@ pub(crate) fn member_of(address: &str) -> usize {
 }
 
 impl World {
-    /// A worker begins with its work.
+    /// Begins a worker's work.
     pub(crate) fn begin(&mut self, client: usize, worker: usize) {
         self.go_on_with(client, worker, None);
     }
 
-    /// Gives a workload what it waits for, and does what it asks for next.
+    /// Passes a workload its result, and does what it requests next.
     pub(super) fn go_on_with(&mut self, client: usize, worker: usize, answer: Option<Box<Ending>>) {
         let mut answer = answer;
         let now = self.queue.now();
@@ -102,7 +102,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// Lets an operation wait for its turn.
+    /// Lets an operation step aside.
     fn wait_aside(&mut self, client: usize, worker: usize) {
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
@@ -111,7 +111,7 @@ impl World {
         self.queue.after(delay, Event::Timer(client, Agent::Worker(worker), ticket));
     }
 
-    /// Does what the exchange asks for until it has to wait.
+    /// Does the exchange's steps until it must wait.
     pub(crate) fn drive(&mut self, client: usize, worker: usize) {
         loop {
             let now = self.queue.now();
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Sends the message that is due. Returns whether something else is to be done at once.
+    /// Sends the current message. Returns whether another step is due at once.
     fn write_out(&mut self, client: usize, worker: usize) -> bool {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -245,7 +245,7 @@ impl World {
             self.blame(format!("client {client} could not compress a message"));
             return false;
         }
-        // Part of it may go out at once, so this counts as sending it.
+        // Part of the message may go out at once, so this counts as sending it.
         if is_command && place.full_since.is_none() {
             place.sends += 1;
             match Request::read(&message) {
@@ -259,7 +259,7 @@ impl World {
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
         if !self.network.has_room(line, message.len(), self.plan.buffer) {
-            // The system takes it once the server has read some; till then the step goes on.
+            // The system takes the message once the server has read some bytes; until then the step continues.
             place.full_since.get_or_insert(now);
             let ticket = place.ticket;
             self.queue.after(DRAINING, Event::Drained(client, worker, ticket));
@@ -268,7 +268,7 @@ impl World {
         }
         place.full_since = None;
         if let Some(room) = place.room.as_mut().filter(|_| is_command) {
-            // What an earlier attempt received is not this one's.
+            // Bytes that an earlier attempt received do not belong to this one.
             *room = Room::new(room.bytes.len());
         }
         let Some(exchange) = &mut place.exchange else { return false };
@@ -284,7 +284,7 @@ impl World {
         false
     }
 
-    /// Sends what a connection had no room for, if it has now.
+    /// Sends the rest of a message if its connection now has room.
     pub(crate) fn go_on_writing(&mut self, client: usize, worker: usize, ticket: u64) {
         let place = &self.drivers[client].workers[worker];
         let is_writing = place.exchange.as_ref().is_some_and(|exchange| exchange.step() == Step::Write);
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// Notes which connection a worker has, and which it gave away.
+    /// Records which connection a worker has, and which it gave up.
     fn note_link(&mut self, client: usize, worker: usize) {
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Turns a finished exchange into the operation's result, and lets the workload go on.
+    /// Turns a finished exchange into the operation's result, and lets the workload continue.
     fn finish(&mut self, client: usize, worker: usize) {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -378,7 +378,7 @@ impl World {
         self.go_on_with(client, worker, Some(Box::new(ending)));
     }
 
-    /// Gives up what a worker does, as a cancelled task does, and lets it go on.
+    /// Gives up a worker's operation, as a cancelled task does, and lets the worker continue.
     pub(crate) fn cancel(&mut self, client: usize, worker: usize) {
         if let Some(ending) = self.give_up(client, worker) {
             self.follow_up(client);
@@ -386,7 +386,7 @@ impl World {
         }
     }
 
-    /// Gives up what a worker does. Returns how that ended; `None` when it did nothing.
+    /// Gives up a worker's operation. Returns how that ended; `None` if it had none.
     pub(super) fn give_up(&mut self, client: usize, worker: usize) -> Option<Ending> {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -416,7 +416,7 @@ impl World {
         Some(ending)
     }
 
-    /// The time of what an agent waits for is over.
+    /// Called when the time of an agent's wait is over.
     pub(crate) fn time_over(&mut self, client: usize, agent: Agent, ticket: u64) {
         let worker = match agent {
             Agent::Observer(member, is_pinger) => {
@@ -464,7 +464,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// A connection that a client opens is established.
+    /// Called when a connection that a client opens is established.
     pub(crate) fn client_connected(&mut self, line: usize) {
         let now = self.queue.now();
         let known = &self.network.lines[line];
@@ -498,7 +498,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// Bytes reached a client.
+    /// Called when bytes reached a client.
     pub(crate) fn client_received(&mut self, line: usize, bytes: &[u8]) {
         let known = &self.network.lines[line];
         let client = known.client;
@@ -515,7 +515,7 @@ impl World {
         let Some(known) = driver.links.get_mut(&link) else { return };
         let Some(worker) = known.user.filter(|&worker| driver.workers[worker].uses(link)) else {
             if known.is_streaming {
-                // Read when it is asked for.
+                // Read at the observer's next step.
                 if feed(&mut known.deframer, bytes).is_err() {
                     known.is_lost = true;
                     if driver.is_damaged {
@@ -536,7 +536,7 @@ impl World {
         let aside;
         let place = &mut driver.workers[worker];
         let is_command = place.exchange.as_ref().is_some_and(|exchange| !exchange.is_handshake());
-        // A message that began to arrive before it was asked for bypasses the filter.
+        // A message that began to arrive before it was requested bypasses the filter.
         let is_filtered = is_command && known.deframer.is_empty();
         if let Some(room) = place.room.as_mut().filter(|room| is_filtered && !room.is_plain) {
             match room.take_in(bytes) {
@@ -567,7 +567,7 @@ impl World {
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
         let Some(exchange) = &mut place.exchange else { return };
-        // The next message may be one for the filter again.
+        // The next message may be filtered again.
         place.room.iter_mut().for_each(|room| room.is_plain = false);
         driver.client.count_bytes(0, message.len());
         let is_command =
@@ -592,7 +592,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// A worker received bytes that the core refuses; the judges know whether it should have.
+    /// Called when a worker received bytes that the core refuses; the judges decide whether it should have.
     fn refuse_message(&mut self, client: usize, worker: usize, error: &ProtocolError) {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -602,7 +602,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// Reads what has come on a connection before it was asked for.
+    /// Reads messages that arrived on a connection before they were requested.
     fn read_on(&mut self, client: usize, link: Option<LinkId>) {
         let known = link.and_then(|link| Some((link, self.drivers[client].links.get_mut(&link)?)));
         let Some((link, known)) = known.filter(|(_, known)| known.is_streaming) else { return };
@@ -616,7 +616,7 @@ impl World {
         }
     }
 
-    /// The other side closed a connection, or does not have it any more.
+    /// Called when the other side closed a connection, or no longer has it.
     pub(crate) fn client_hears_end(&mut self, line: usize) {
         let now = self.queue.now();
         let known = &mut self.network.lines[line];
@@ -657,7 +657,7 @@ impl World {
         }
     }
 
-    /// The connection that a worker uses broke.
+    /// Called when a worker's connection broke.
     pub(crate) fn break_link(&mut self, client: usize, worker: usize) {
         let now = self.queue.now();
         let broken = self.note_break(client, worker);
@@ -676,7 +676,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// A worker that was woken goes on, unless it has meanwhile.
+    /// Continues a woken worker, unless it has already continued.
     pub(crate) fn wake_late(&mut self, client: usize, worker: usize, id: ExchangeId) {
         let place = &self.drivers[client].workers[worker];
         let is_waiting = |exchange: &Exchange| exchange.id() == id && exchange.step() == Step::Wait;
@@ -685,7 +685,7 @@ impl World {
         }
     }
 
-    /// A grant or a change of the deployment may have come for a worker.
+    /// Called when a grant or a change of the deployment may have arrived for a worker.
     pub(crate) fn wake(&mut self, client: usize, worker: usize) {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -697,7 +697,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// Returns the member that a worker's exchange goes to.
+    /// Returns the member to which a worker's exchange goes.
     pub(crate) fn server_of(&self, client: usize, worker: usize) -> Option<usize> {
         let exchange = self.drivers[client].workers[worker].exchange.as_ref()?;
         let server = exchange.server()?;
@@ -706,13 +706,13 @@ impl World {
     }
 }
 
-/// Returns the client's next message in a mechanism of which the core knows only the order of messages.
+/// Returns the client's next message in a mechanism for which the core knows only the order of messages.
 fn next_word(mechanism: Mechanism, prompt: &Prompt, token: &mut u64) -> Word {
     if mechanism == Mechanism::Oidc {
         if prompt.refused.is_some_and(|refused| refused >= *token) {
             *token += 1;
         }
-        // The core takes 0 for no token.
+        // To the core, 0 means no token.
         *token = (*token).max(1);
         let payload = Hidden(format!("{TOKEN}{token}").into_bytes());
         return Word { payload, token: *token, has_successor: true, is_last: true };

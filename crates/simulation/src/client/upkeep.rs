@@ -1,4 +1,4 @@
-//! Does what a client asks for after every change: closes connections, wakes exchanges, starts monitors.
+//! Does what a client requests after every change: closes connections, wakes exchanges, starts monitors.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use crate::queue::ms;
 use crate::wire::append_document;
 use crate::world::{Event, World};
 
-/// How often a client looks after its pools.
+/// How often a client maintains its pools.
 const UPKEEP: u64 = 1000;
-/// How many milliseconds a thread takes to go on once it is woken.
+/// How many milliseconds a woken thread takes to continue.
 const WAKING: &[u64] = &[0, 0, 1, LONGEST_WAKING];
 pub(crate) const LONGEST_WAKING: u64 = 20;
 
 impl World {
-    /// Does what a client asks for until nothing is left.
+    /// Does what a client requests until nothing is left.
     pub(crate) fn follow_up(&mut self, client: usize) {
         while self.drivers[client].client.has_pending() {
             let mut closing = self.drivers[client].client.poll_closing();
-            // A pool that is cleared names them in any order.
+            // A cleared pool lists them in any order.
             closing.sort_unstable();
             self.close_links(client, &closing);
             for id in self.drivers[client].client.poll_wakers() {
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// Runs an operation of the client's own beside the workers.
+    /// Runs one of the client's own operations beside the workers.
     fn run_besides(&mut self, client: usize, operation: Operation) {
         let workers = &mut self.drivers[client].workers;
         let is_free = |worker: &Worker| worker.flow.is_none() && worker.exchange.is_none();
@@ -140,9 +140,9 @@ impl World {
         }
     }
 
-    /// Asks DNS for the routers.
+    /// Queries DNS for the routers.
     pub(crate) fn resolve(&mut self, client: usize) {
-        /// How long an answer is good for.
+        /// How long an answer is valid.
         const TTL: Duration = ms(5_000);
         let (now, named, count) = (self.queue.now(), self.named, self.plan.routers);
         let hosts: Vec<Address> =

@@ -1,4 +1,4 @@
-//! What a client sends, held against what it may send: numbers of writes, sessions, times, the first message.
+//! Checks that a client sends only what it may send: numbers of writes, sessions, times, the first message.
 
 use mangonel_bson::RawDocument;
 use mangonel_proto::exchange::{Exchange, Step};
@@ -15,7 +15,7 @@ use crate::wire::Request;
 use crate::world::World;
 
 impl World {
-    /// A whole message reached a member.
+    /// Called when a whole message reached a member.
     pub(crate) fn judge_command(&mut self, line: usize, request: &Request<'_>) {
         let known = &self.network.lines[line];
         let is_hello = matches!(request.name, "hello" | "isMaster");
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// A command is about to be sent.
+    /// Called when a command is about to be sent.
     pub(crate) fn judge_send(&mut self, client: usize, worker: usize, request: &Request<'_>) {
         let now = self.queue.now();
         let driver = &self.drivers[client];
@@ -66,7 +66,7 @@ impl World {
         let Some(exchange) = &place.exchange else { return };
         let mut broken: Vec<String> = Vec::new();
         let met = exchange.server().and_then(|server| driver.strangers.get(&member_of(server.as_str())));
-        // A message that waited for room was written earlier, and a server outside of the set has no cluster time.
+        // A message that waited for room was written earlier, and a server outside the set has no cluster time.
         let is_fresh = place.full_since.is_none() && met.is_none();
         if is_fresh
             && driver.told > 0
@@ -108,8 +108,8 @@ impl World {
         }
         let id = exchange.id();
         let is_implicit = exchange.session().is_some();
-        // A client that knows only its seeds takes the first server that it meets for the deployment; so may a forked
-        // child.
+        // A client that knows only its seeds may take the first server that it meets for the deployment; so may a
+        // forked child.
         let is_single = driver.client.description().topology_type == TopologyType::Single;
         let is_new = driver.forks > 0 && driver.client.options().topology.set_name.is_none();
         let is_free =
@@ -140,7 +140,7 @@ impl World {
                         last.number == number && last.is_transaction
                     }
                     Some(last) if request.is_starting && last.number == number => {
-                        // It was refused before it began, so it begins again.
+                        // The transaction was refused before it began, so it begins again.
                         last.is_transaction
                     }
                     Some(last) => number > last.number,
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    /// Notes which spans a worker's exchange begins and ends: one end for each beginning, and one at a time.
+    /// Checks which spans a worker's exchange begins and ends: one end for each beginning, and one span at a time.
     pub(crate) fn note_span(&mut self, client: usize, worker: usize) {
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// An exchange is over, and its span with it.
+    /// Called when an exchange is over, and its span with it.
     pub(crate) fn judge_span_end(&mut self, client: usize, worker: usize, exchange: &mut Exchange) {
         let place = &mut self.drivers[client].workers[worker];
         let mut told = take_span(&mut place.span, exchange);
@@ -191,8 +191,8 @@ impl World {
         }
     }
 
-    /// The connection under a worker's command is about to be called broken. Returns its server and generation if its pool
-    /// has to be cleared.
+    /// Called when the connection of a worker's command is about to be reported as broken. Returns its server and
+    /// generation if its pool must be cleared.
     pub(crate) fn note_break(&mut self, client: usize, worker: usize) -> Option<(Address, u32)> {
         let driver = &mut self.drivers[client];
         let exchange = driver.workers[worker].exchange.as_ref()?;
@@ -214,19 +214,19 @@ impl World {
                 known.is_stale |= Some(lines[known.line].member) == member && known.generation <= generation;
             }
         }
-        // Behind a load balancer generations are counted for each service.
+        // Behind a load balancer each service has its own generation.
         (is_current && !self.plan.is_balanced()).then_some((server, generation))
     }
 }
 
-/// Returns the cluster time that a reply tells; 0 for none.
+/// Returns the cluster time in a reply; 0 for none.
 pub(crate) fn time_told(message: &[u8]) -> u64 {
     let time = read_reply(message).ok().and_then(|reply| reply.body.get_document("$clusterTime").ok()?);
     let time = time.and_then(|time| time.get_timestamp("clusterTime").ok()?);
     time.map_or(0, |time| time.to_u64())
 }
 
-/// Takes what an exchange tells of its spans. `open`: the request whose span is open.
+/// Processes an exchange's reports of its spans. `open`: the request whose span is open.
 fn take_span(open: &mut Option<i32>, exchange: &mut Exchange) -> Result<(), String> {
     if open.is_some() && exchange.take_command_end().is_some() {
         *open = None;

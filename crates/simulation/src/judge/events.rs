@@ -9,16 +9,16 @@ use mangonel_proto::topology::{self, Address, TopologyDescription};
 
 use crate::world::World;
 
-/// What the listeners of one client have heard.
+/// The events that the listeners of one client received.
 #[derive(Default)]
 pub(crate) struct Heard {
     /// Commands that were started and have not ended, by their requests' numbers.
     commands: BTreeMap<i32, Box<str>>,
     /// Server selections that have not ended.
     selections: BTreeSet<i64>,
-    /// The pools that there are, and whether each is ready.
+    /// The existing pools, and whether each is ready.
     pools: BTreeMap<Address, bool>,
-    /// The connections that are open, and whether each is checked out.
+    /// The open connections, and whether each is checked out.
     links: BTreeMap<LinkId, bool>,
     /// Check-outs that have not ended, by server.
     asked: BTreeMap<Address, i64>,
@@ -29,7 +29,7 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    /// Takes an event in; returns what is wrong with it.
+    /// Processes an event; returns what is wrong with it.
     fn take(&mut self, event: &Event, is_balanced: bool) -> Result<(), String> {
         match event {
             Event::CommandStarted { facts, .. } => {
@@ -145,7 +145,7 @@ impl Heard {
         }
     }
 
-    /// Lists what has started and not ended, once only checks of servers go on.
+    /// Lists what has started and not ended, when only checks of servers are running.
     fn open_ends(&self) -> Option<String> {
         let asked: i64 = self.asked.values().sum();
         let out = self.links.values().filter(|is_out| **is_out).count();
@@ -161,7 +161,7 @@ fn expect(is_fine: bool, otherwise: impl FnOnce() -> String) -> Result<(), Strin
 }
 
 impl World {
-    /// A client tells its listeners.
+    /// Called when a client publishes events.
     pub(crate) fn judge_events(&mut self, client: usize, events: VecDeque<Event>) {
         let is_balanced = self.plan.is_balanced();
         for event in events {
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Once nothing goes on, each start has its end, and the counts are right.
+    /// Once nothing is running, each start has its end, and the counts are right.
     pub(crate) fn judge_books(&mut self, client: usize) {
         let driver = &self.drivers[client];
         let mut broken: Vec<String> = driver.heard.open_ends().into_iter().collect();
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// Listeners have heard the end of everything once the clients are closed.
+    /// Listeners have received the end of everything once the clients are closed.
     pub(crate) fn judge_last_words(&mut self) {
         for client in 0..self.drivers.len() {
             let heard = &self.drivers[client].heard;

@@ -1,5 +1,5 @@
-//! The judges: what a driver promises, held against what happened. The ledger is what the workloads were told; the
-//! members' log is what is true.
+//! The judges compare a driver's promises with the events. The ledger holds the results that the workloads got; the
+//! members' log holds the truth.
 
 mod conduct;
 mod events;
@@ -17,7 +17,7 @@ use mangonel_proto::ids::ExchangeId;
 use mangonel_proto::operation::Limit;
 use mangonel_proto::time::Instant;
 
-/// What a client was told of a write.
+/// What a client knows of a write from its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// Nothing yet.
@@ -49,25 +49,25 @@ struct Use {
     is_starting: bool,
 }
 
-/// What clients were told.
+/// The results that clients got.
 #[derive(Default)]
 pub(crate) struct Ledger {
     pub(crate) violations: Vec<String>,
     pub(crate) writes: BTreeMap<i64, Known>,
     /// The increments of counters: begun ones, and those that a majority has acknowledged.
     pub(crate) counts: BTreeMap<i64, Vec<(i64, Instant)>>,
-    /// What each stream showed: where it began, and the intents.
+    /// The changes that each stream showed, and its start.
     pub(crate) streams: Vec<Stream>,
-    /// How often a stream was told that its place in the log is gone.
+    /// How often a stream learnt that its place in the log is gone.
     pub(crate) losses: u32,
     uses: BTreeMap<[u8; 16], Use>,
     /// Sessions whose state on the server is not known, and the exchange that left them so.
     spoiled: BTreeMap<[u8; 16], ExchangeId>,
-    /// The session and number that each write carried when it was sent first.
+    /// The session and number that each write carried when it was first sent.
     numbers: BTreeMap<i64, ([u8; 16], i64)>,
 }
 
-/// What one change stream showed.
+/// The changes that one stream showed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
     /// Entries of the log before its start.
@@ -76,7 +76,7 @@ pub(crate) struct Stream {
     pub(crate) shown: Vec<i64>,
 }
 
-/// Returns how long an operation may take as a whole. `of_client`: unless it has a limit of its own.
+/// Returns how long an operation may take as a whole. `of_client`: the client's limit, used if the operation has none.
 fn limit_of(exchange: &Exchange, of_client: Option<Duration>) -> Option<Duration> {
     match exchange.operation().limit {
         Limit::OfClient => of_client,
@@ -86,25 +86,25 @@ fn limit_of(exchange: &Exchange, of_client: Option<Duration>) -> Option<Duration
 }
 
 impl Ledger {
-    /// Notes that a promise was broken.
+    /// Records that a promise was broken.
     pub(crate) fn blame(&mut self, what: String) {
         self.violations.push(what);
     }
 
-    /// A write is about to be begun.
+    /// Called when a write is about to begin.
     pub(crate) fn begin(&mut self, intent: i64, now: Instant) {
         self.writes.insert(intent, Known { begun: now, ended: None, verdict: Verdict::Open });
     }
 
-    /// A write ended.
+    /// Called when a write ended.
     pub(crate) fn end(&mut self, intent: i64, verdict: Verdict, now: Instant) {
         if let Some(known) = self.writes.get_mut(&intent) {
             (known.ended, known.verdict) = (Some(now), verdict);
         }
     }
 
-    /// A counter was read. `is_exact`: the read may not miss increments that were safe before it. No read may show one
-    /// that was not begun.
+    /// Called when a counter was read. `is_exact`: the read may not miss increments that were safe before it. No read
+    /// may show an increment that has not begun.
     pub(crate) fn judge_count(
         &mut self,
         key: i64,

@@ -1,4 +1,4 @@
-//! How operations ended, held against the log that all members agree on in the end.
+//! Compares the results of operations with the log on which all members agree in the end.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,8 +20,8 @@ use crate::server::set::LARGEST;
 use crate::workload::{ACCOUNTS, START_BALANCE};
 use crate::world::World;
 
-/// How much later than its limit an operation may end: a step never has less than a millisecond. Each message of a login that
-/// goes on adds one.
+/// How much later than its limit an operation may end: a step never has less than a millisecond. Each message of a
+/// running login adds one.
 const SLACK_MS: u64 = 3;
 
 /// A cursor of another session.
@@ -30,7 +30,7 @@ const FOREIGN_CURSOR: i64 = 50738;
 const NOT_PRIMARY_NO_SECONDARY_OK: i64 = 13435;
 
 impl World {
-    /// An operation ended.
+    /// Called when an operation ended.
     pub(crate) fn judge_ending(
         &mut self,
         client: usize,
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// What is printed of a client's options holds no password.
+    /// The printed form of a client's options holds no password.
     fn judge_secrecy(&mut self) {
         let is_talkative = |driver: &Driver| shows_password(driver.client.options());
         if let Some(client) = self.drivers.iter().position(is_talkative) {

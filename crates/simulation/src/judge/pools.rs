@@ -35,7 +35,7 @@ impl World {
                 ));
             }
         }
-        // Behind a load balancer generations are counted for each service. One that is out without a user was granted.
+        // Behind a load balancer each service has its own generation. A connection in use without a worker was granted.
         let is_kept = |(id, link): (&LinkId, &Link)| {
             let pool = driver.client.pool(&plan::address(self.network.lines[link.line].member), driver.shard);
             let is_idle =
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Notes when a worker comes to a wait queue, and whether it was served before others when it leaves.
+    /// Records when a worker enters a wait queue, and checks that it was served in order when it leaves.
     pub(crate) fn note_queue(&mut self, client: usize, worker: usize) {
         let ticket = self.queue.ticket();
         let driver = &self.drivers[client];
@@ -67,7 +67,7 @@ impl World {
             exchange.step() == Step::Wait && pool.is_some_and(|pool| pool.is_waiting(exchange.id()));
         let queued = place.queued.clone();
         if is_waiting {
-            // The pool was cleared and sent it away, so it queues again.
+            // The pool was cleared and removed it, so it queues again.
             let here = (exchange.server().cloned(), pool.map_or(0, Pool::generation));
             let known = queued.filter(|queued| queued.at == here);
             let queued = known.unwrap_or(Queued { at: here, since: ticket, was_granted: false });
@@ -122,9 +122,9 @@ impl World {
         }
     }
 
-    /// A client uses the routers that DNS named when it asked last, as many as it may. One whose
-    /// name led to something else for a while need not be used again before DNS is asked again, and a client that has
-    /// first met a member of a set takes the deployment for that set, and asks no more.
+    /// A client uses the routers in its last answer from DNS, as many as it may. A router whose name led elsewhere for
+    /// a while need not be used again before the next query. A client that first met a member of a set takes the
+    /// deployment for that set, and queries no more.
     fn judge_routers(&mut self, client: usize) {
         let driver = &self.drivers[client];
         let (Some(most), Some(named), false) = (self.plan.srv, driver.named, driver.client.is_closed())
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// The clients were closed: no connection may be left.
+    /// No connection may be left once the clients are closed.
     pub(crate) fn judge_closed(&mut self) {
         let open = self.network.open.iter().filter(|&&line| self.network.lines[line].is_client_open).count();
         if open > 0 {

@@ -1,4 +1,5 @@
-//! What few worlds have: old servers and users, short messages, slow and failing answers, operations that step aside.
+//! Traits that few worlds have: old servers and users, short messages, slow and failing answers, operations that step
+//! aside.
 
 use mangonel_proto::auth::Mechanism;
 
@@ -16,7 +17,7 @@ pub struct Setting {
     pub wire: i32,
     /// The most bytes of a message that members take.
     pub largest: i32,
-    /// Whether the user was made by a server that knew no SCRAM-SHA-256.
+    /// Whether the user was created before servers had SCRAM-SHA-256.
     pub is_old_user: bool,
     /// Whether an empty message ends a login by SCRAM.
     pub has_empty_exchange: bool,
@@ -74,7 +75,7 @@ impl Plan {
             let kind = Kind::Mischief(Target::Primary, Mischief::HangUp, chance.pick(&[1, 4, 12]));
             self.faults.push(Fault { at: chance.between(200, self.end / 2), kind });
         }
-        // The connection is lost while the user is asked again.
+        // The connection is lost during reauthentication.
         let (refusal, end) = (Mischief::Refuse(REAUTHENTICATION_REQUIRED), Mischief::CloseBefore);
         let losses: &[Mischief] = if self.is_balanced() { &[Mischief::LoseLogin] } else { &[refusal, end] };
         if self.has_user && chance.percent(if self.is_balanced() { 90 } else { 40 }) {
@@ -91,7 +92,7 @@ impl Plan {
     }
 
     /// Lets few clients learn the set's name from its members. Such a client would take another set for its own if it
-    /// met that first, and with a single seed a standalone for the whole deployment.
+    /// met that first; with a single seed, it would take a standalone for the whole deployment.
     fn forget_names(&mut self, chance: &mut Chance) {
         let is_misled = self.faults.iter().any(|fault| matches!(fault.kind, Kind::Mislead(..)));
         for client in self.clients.iter_mut().filter(|_| !is_misled) {

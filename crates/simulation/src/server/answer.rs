@@ -11,11 +11,11 @@ use crate::plan::address;
 use crate::queue::ms;
 use crate::wire::{self, Request, append_document, append_strings, append_time};
 
-/// Codes of members that are no primary any more, or go away.
+/// Codes of members that are no longer primary, or are shutting down.
 const STATE_CHANGES: &[i64] = &[91, 189, 10107, 11600, 11602, 13435, 13436];
-/// Codes of hosts that are not reached, and of a time limit of the server's own.
+/// Codes of unreachable hosts, and of the server's own time limit.
 const PASSING: &[i64] = &[6, 7, 89, 262, 9001];
-/// The code of a server that has too much to do.
+/// The code of an overloaded server.
 pub const OVERLOADED: i64 = 462;
 /// `NoSuchTransaction`.
 pub const NO_SUCH_TRANSACTION: i64 = 251;
@@ -24,7 +24,7 @@ pub const WRITE_CONFLICT: i64 = 112;
 
 /// The values of the tag that members have, in turn.
 pub const SIDES: [&str; 2] = ["left", "right"];
-/// By how much a delayed member is behind, in seconds.
+/// How far a delayed member is behind, in seconds.
 const DELAY: i64 = 600;
 
 impl Set {
@@ -198,7 +198,7 @@ impl Set {
         writer::append_i32(out, "maxWireVersion", self.wire);
     }
 
-    /// Answers hello, or holds the answer back until something changes.
+    /// Answers hello, or delays the answer until something changes.
     pub(crate) fn hello(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
         if self.is_balanced() && request.body.get_bool_lenient("loadBalanced").ok().flatten() != Some(true) {
             self.complaints.push("hello does not say that it comes by a load balancer".into());
@@ -245,7 +245,7 @@ impl Set {
         self.members[number].held.push(Held { line, message, wait, until });
     }
 
-    /// Sends a hello of a stream, and holds the next one back.
+    /// Sends a hello of a stream, and delays the next one.
     pub(crate) fn stream_hello(
         &mut self,
         number: usize,
@@ -257,7 +257,7 @@ impl Set {
         let body = self.made(number, |out| self.append_own_hello(number, line, out));
         let sent = self.send(line, response_to, &body, true);
         let mut next = message;
-        // Each answers the one before it.
+        // Each one responds to the one before.
         next[4..8].copy_from_slice(&sent.to_le_bytes());
         self.hold_hello(number, line, next, longest);
     }

@@ -1,4 +1,4 @@
-//! Commands: where each goes, writes with their sessions, and commands that wait for a majority.
+//! Commands: their routing, writes with their sessions, and commands that wait for a majority.
 
 use mangonel_bson::{RawDocument, writer};
 
@@ -11,11 +11,11 @@ use super::set::{Out, Set};
 use crate::queue::ms;
 use crate::wire::{BODY, Level, Request, append_document, append_strings, document};
 
-/// Commands that a member that is no primary refuses.
+/// Commands that a member refuses if it is not primary.
 const WRITES: &[&str] = &["insert", "update", "delete", "bulkWrite", "commitTransaction", "abortTransaction"];
 /// Commands of the driver itself; fail points ignore them.
 const OWN: &[&str] = &["hello", "isMaster", "killCursors", "endSessions", "killSessions"];
-/// `WriteConcernFailed`: the time for it was over.
+/// `WriteConcernFailed`: its time limit passed.
 const WRITE_CONCERN_TIMEOUT: i64 = 64;
 /// How many milliseconds a read of a delayed member takes at most.
 const LONGEST_READ: u64 = 2_000;
@@ -23,13 +23,13 @@ const LONGEST_READ: u64 = 2_000;
 const DUPLICATE_KEY: i32 = 11000;
 
 impl Set {
-    /// Takes a whole message that arrived at a member that is up.
+    /// Handles a whole message that arrived at a running member.
     pub fn receive(&mut self, number: usize, line: usize, message: &[u8]) {
         let Some(request) = Request::read(message) else {
             self.out.push(Out::Close(line));
             return;
         };
-        // A paused member handles messages again that routers passed on to it.
+        // A paused member later handles messages again that routers passed on to it.
         self.hosts.entry(line).or_insert(number);
         let Some(number) = self.route(number, &request) else {
             return self.refuse(number, line, &request, NO_PRIMARY);
@@ -115,7 +115,7 @@ impl Set {
         }
     }
 
-    /// Answers that a write was done, and that its write concern was not met.
+    /// Answers that a write was applied but its write concern failed.
     fn send_with_failed_concern(&mut self, line: usize, request: &Request<'_>, reply: &[u8], code: i64) {
         let done = RawDocument::from_bytes(reply).ok();
         let body = document(|out| {
@@ -154,7 +154,7 @@ impl Set {
                 _ => None,
             }),
         };
-        // What was refused was not done.
+        // A refused write was not applied.
         if let Some(reply) = reply.filter(|reply| !is_refusal(reply)) {
             self.take_back_answer(number, line, sent);
             self.send_with_failed_concern(line, request, &reply, code);
@@ -214,7 +214,7 @@ impl Set {
         self.answer(number, line, request, |out| writer::append_double(out, "ok", 1.0));
     }
 
-    /// Holds a command back until the member has reached its `afterClusterTime`.
+    /// Delays a command until the member has reached its `afterClusterTime`.
     fn waits_for_time(
         &mut self,
         number: usize,
@@ -233,7 +233,7 @@ impl Set {
         if self.members[number].is_primary && !is_majority {
             return false;
         }
-        // A delayed member would have it in ten minutes; its operator lets nothing wait so long.
+        // A delayed member would have the time in ten minutes; its operator allows no wait that long.
         let is_delayed = self.members[number].duty == Duty::Delayed;
         let limit = request.max_time.or(is_delayed.then_some(LONGEST_READ));
         let until = limit.map(|limit| self.now + ms(limit));
@@ -243,7 +243,7 @@ impl Set {
         true
     }
 
-    /// Answers once a majority has the log as it is now, or at once when that is not asked for.
+    /// Answers once a majority has the current log, or at once if that is not required.
     pub(crate) fn answer_when_safe(
         &mut self,
         number: usize,
@@ -296,7 +296,7 @@ impl Set {
         self.answer_when_safe(number, line, request, message, reply);
     }
 
-    /// Writes to several collections; each operation names its own by its position.
+    /// Writes to several collections; each operation names its collection by position.
     fn bulk_write(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
         let named = request.namespaces.iter().map(|info| {
             let namespace = info.get_str("ns").ok().flatten().unwrap_or_default();
@@ -338,8 +338,8 @@ impl Set {
         self.answer_when_safe(number, line, request, message, reply);
     }
 
-    /// Does the statements of a write that the session has not done yet. Returns the position of one whose key is taken;
-    /// `None` when the command was refused.
+    /// Does the statements of a write that the session has not done yet. Returns the position of a statement whose key
+    /// is taken; `None` when the command was refused.
     fn write_statements(
         &mut self,
         number: usize,
@@ -402,7 +402,7 @@ impl Set {
         self.agree(number, line, request);
     }
 
-    /// Returns whether a transaction's statement may go on; refuses it otherwise.
+    /// Returns whether a transaction's statement may continue; refuses it otherwise.
     pub(crate) fn check_transaction(&mut self, number: usize, line: usize, request: &Request<'_>) -> bool {
         let Some((session, wanted)) = request.session.zip(request.number) else {
             self.refuse(number, line, request, 72);

@@ -15,7 +15,7 @@ const FIRST_BATCH: usize = 101;
 
 /// `ChangeStreamHistoryLost`.
 pub(crate) const HISTORY_LOST: i64 = 286;
-/// `InvalidResumeToken`: one behind which nothing comes, since the collection was dropped.
+/// `InvalidResumeToken`: nothing follows this token, since the collection was dropped.
 pub(crate) const INVALID_RESUME_TOKEN: i64 = 260;
 
 /// A change that a stream shows: the position behind it, and the write.
@@ -205,10 +205,10 @@ impl Set {
         }
     }
 
-    /// Answers a `getMore` once more soon, as if it had come again.
+    /// Soon answers a `getMore` again, as if it had arrived again.
     fn go_on_streaming(&mut self, number: usize, line: usize, message: &[u8], sent: i32) {
         let mut message = message.to_vec();
-        // Each answers the one before it.
+        // Each one responds to the one before.
         message[4..8].copy_from_slice(&sent.to_le_bytes());
         let until = Some(self.now + ms(1));
         self.wake_at(number, until);
@@ -230,7 +230,7 @@ impl Set {
                 if write.collection == 0 {
                     let behind = (entries, position + 1);
                     changes.push(Change { behind, key: write.key, intent: write.intent });
-                    // Nothing comes behind the end of the collection.
+                    // Nothing follows the end of the collection.
                     end = (write.intent <= DROPPED).then_some(behind).or(end);
                 }
             }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 /// The collections of the world; a number names one.
 pub const COLLECTIONS: &[&str] = &["orders", "counters", "accounts", "shelf", "files.chunks"];
-/// The number of the collection whose documents have bytes in place of values.
+/// The number of the collection whose documents hold bytes instead of values.
 pub(crate) const CHUNKS: u8 = 4;
 
 /// Returns the number of a collection.
@@ -22,7 +22,7 @@ pub struct Write {
     pub key: i64,
     /// Its `value`; `None` for deleted.
     pub value: Option<i64>,
-    /// What the workload calls the write.
+    /// The workload's name for the write.
     pub intent: i64,
     /// Its position in the command.
     pub statement: i32,
@@ -43,18 +43,18 @@ pub struct Entry {
     pub writes: Vec<Write>,
 }
 
-/// What a member remembers of a session.
+/// A member's record of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Row {
     /// The newest number.
     pub number: i64,
-    /// Whether that was a transaction, which then was committed.
+    /// Whether that was a transaction, and so a committed one.
     pub is_transaction: bool,
-    /// The statements that were done with that number.
+    /// The statements applied with that number.
     pub statements: Vec<i32>,
 }
 
-/// A document's values, each with the length of the log from which on it holds.
+/// A document's values, each with the log length from which it applies.
 type Versions = Vec<(usize, Option<i64>)>;
 
 /// The data of one member.
@@ -73,7 +73,7 @@ impl Data {
         (self.log.last().map_or(0, |entry| entry.term), self.log.len())
     }
 
-    /// Returns the time of the entry that makes the log this long.
+    /// Returns the time of the last entry of a log of this length.
     pub fn time_at(&self, length: usize) -> u64 {
         length.checked_sub(1).and_then(|last| self.log.get(last)).map_or(0, |entry| entry.time)
     }
@@ -103,7 +103,7 @@ impl Data {
         row.statements.extend(entry.writes.iter().map(|write| write.statement));
     }
 
-    /// Takes back the entries behind the first `length`.
+    /// Rolls back the entries after the first `length`.
     pub fn roll_back(&mut self, length: usize) {
         for entry in self.log.drain(length..) {
             for write in &entry.writes {

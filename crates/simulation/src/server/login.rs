@@ -1,5 +1,5 @@
-//! Users: SCRAM as a server does it, with arithmetic of its own; of other mechanisms only the order of their messages.
-//! There is one user, which every member knows, or none.
+//! Users: SCRAM as a server does it, computed independently of the core; of other mechanisms only the order of their
+//! messages. There is one user, which every member knows, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -32,10 +32,10 @@ const ITERATIONS: u32 = 4096;
 pub(crate) const REAUTHENTICATION_REQUIRED: i64 = 391;
 /// The commands of logins.
 pub(crate) const LOGINS: &[&str] = &["saslStart", "saslContinue", "authenticate"];
-/// How a token begins; its number follows.
+/// The beginning of a token; its number follows.
 pub(crate) const TOKEN: &str = "token ";
 
-/// What an impostor says in place of the member.
+/// An impostor's answer in place of the member's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forgery {
     /// A wrong proof.
@@ -44,7 +44,7 @@ pub enum Forgery {
     Nonce,
     /// So few iterations that the password could be guessed.
     Rounds,
-    /// It says that the login is done, before the server has proved itself.
+    /// The login is reported as done before the server has proved its identity.
     End,
     /// Bytes that are no message of the login.
     Noise,
@@ -56,7 +56,7 @@ impl Forgery {
         &[Forgery::Proof, Forgery::Nonce, Forgery::Rounds, Forgery::End, Forgery::Noise];
 }
 
-/// How far a connection has come.
+/// The progress of a connection's login.
 enum Progress {
     /// The client has sent its first message.
     Begun { hash: Hash, client_first: String, server_first: String },
@@ -68,11 +68,11 @@ enum Progress {
     Done(Option<u64>),
 }
 
-/// What a member says in a login.
+/// A member's answer in a login.
 enum Said {
-    /// There is more to say.
+    /// More messages follow.
     More(Vec<u8>),
-    /// The user is in.
+    /// The user is logged in.
     Last(Vec<u8>),
 }
 
@@ -83,15 +83,15 @@ pub struct Logins {
     pub is_required: bool,
     /// Whether a hello may carry a login's first message, and its reply the answer.
     pub is_speculative: bool,
-    /// Whether the user was made by a server that knew no SCRAM-SHA-256.
+    /// Whether the user was created before servers had SCRAM-SHA-256.
     pub is_old_user: bool,
-    /// Whether an empty message has to follow the proofs, as for clients that cannot leave it out.
+    /// Whether an empty message must follow the proofs, as for clients that cannot omit it.
     pub has_empty_exchange: bool,
-    /// How many logins were refused although the user was right.
+    /// How many logins with the right password were refused.
     pub refusals: u64,
     /// Whether some clients do not know the password, and send wrong proofs.
     pub has_outsiders: bool,
-    /// The first token that is still good.
+    /// The first token that is still valid.
     pub valid_from: u64,
     lines: BTreeMap<usize, Progress>,
     nonces: BTreeSet<String>,
@@ -108,7 +108,7 @@ impl Logins {
         matches!(self.lines.get(&line), Some(Progress::Done(Some(token))) if *token < self.valid_from)
     }
 
-    /// Takes the client's first message; returns the answer, `None` when it cannot be read or is refused.
+    /// Handles the client's first message; returns the answer, `None` if the message is invalid or refused.
     fn begin(&mut self, line: usize, start: RawDocument<'_>, complaints: &mut Vec<String>) -> Option<Said> {
         let mechanism = start.get_str("mechanism").ok()??;
         if mechanism == "MONGODB-X509" {
@@ -149,7 +149,7 @@ impl Logins {
         Said::Last(Vec::new())
     }
 
-    /// Takes the client's next message.
+    /// Handles the client's next message.
     fn go_on(&mut self, line: usize, payload: &[u8], complaints: &mut Vec<String>) -> Option<Said> {
         let Some(Progress::Halfway { mechanism, words }) = self.lines.get_mut(&line) else {
             if matches!(self.lines.get(&line), Some(Progress::Proved)) {
@@ -171,7 +171,7 @@ impl Logins {
         Some(if *words == most { self.let_in(line, None) } else { Said::More(said) })
     }
 
-    /// Takes the client's proof; returns the server's, `None` when it is wrong.
+    /// Checks the client's proof; returns the server's proof, or `None` if the client's is wrong.
     fn prove(&mut self, line: usize, payload: &[u8], complaints: &mut Vec<String>) -> Option<String> {
         let Some(Progress::Begun { hash, client_first, server_first }) = self.lines.remove(&line) else {
             return None;
@@ -197,7 +197,7 @@ impl Logins {
         Some(format!("v={}", BASE64.encode(mac(hash, &keys.server, said.as_bytes()))))
     }
 
-    /// The connection is gone.
+    /// Called when the connection is gone.
     pub(crate) fn forget(&mut self, line: usize) {
         self.lines.remove(&line);
     }
@@ -222,7 +222,7 @@ impl Set {
         }
         let start = request.body.get_document("speculativeAuthenticate").ok().flatten();
         let start = start.filter(|_| self.logins.is_speculative);
-        // An impostor has no answer ready.
+        // An impostor has no answer prepared.
         let start = start.filter(|_| self.members[number].forgeries.is_empty());
         if let Some(said) = start.and_then(|start| self.logins.begin(line, start, &mut self.complaints)) {
             append_document(out, "speculativeAuthenticate", |out| append_said(out, said));
@@ -251,14 +251,14 @@ impl Set {
             _ => None,
         };
         if forged.is_some() {
-            // An impostor cannot answer without the password, and the client must not go on.
+            // An impostor cannot answer without the password, and the client must not continue.
             self.members[number].forgeries.pop_front();
             self.logins.refusals += 1;
             self.logins.forget(line);
         }
         match forged.or(said) {
             None => {
-                // A token that was taken back is refused, too.
+                // A revoked token is refused too.
                 self.logins.refusals += u64::from(self.logins.valid_from > 0);
                 self.refuse(number, line, request, AUTHENTICATION_FAILED);
             }
@@ -292,7 +292,7 @@ fn append_said(out: &mut Vec<u8>, said: Said) {
     writer::append_binary(out, "payload", 0, &payload);
 }
 
-/// What a server keeps of a user.
+/// A server's record of a user.
 struct Keys {
     stored: Vec<u8>,
     server: Vec<u8>,

@@ -14,7 +14,7 @@ pub enum State {
     Up,
     /// It was killed.
     Down,
-    /// It is paused: its kernel receives bytes, which it does not read.
+    /// It is paused: its kernel receives bytes that it does not read.
     Paused,
 }
 
@@ -31,25 +31,26 @@ pub enum Duty {
     Delayed,
 }
 
-/// What happens to the next command, as a fail point would arrange it.
+/// A fault of the next command, as a fail point would cause it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mischief {
     /// A refusal with this code; nothing is done.
     Refuse(i64),
-    /// The connection is closed before anything is done.
+    /// The connection is closed before the command is applied.
     CloseBefore,
-    /// It is done, and the connection is closed in place of the answer.
+    /// It is applied, and the connection is closed instead of an answer.
     CloseAfter,
-    /// It is done, and its write concern fails with this code.
+    /// It is applied, and its write concern fails with this code.
     WriteConcern(i64),
     /// It waits for this many milliseconds first.
     Block(u64),
-    /// The server has too much to do.
+    /// The server is overloaded.
     Overload,
-    /// The next statement of a transaction is done and answered, and then its connection is closed. Others pass by.
+    /// The next statement of a transaction is applied and answered, then its connection is closed. Other commands are
+    /// unaffected.
     HangUp,
-    /// A statement in the middle of a transaction is refused, since its user has to log in again, and the login loses its
-    /// connection. Others pass by.
+    /// A statement in the middle of a transaction is refused, since its user must log in again, and the login loses its
+    /// connection. Other commands are unaffected.
     LoseLogin,
 }
 
@@ -70,7 +71,7 @@ pub struct Cursor {
     pub used: Instant,
 }
 
-/// A transaction that goes on; it is in no log yet.
+/// A running transaction; it is in no log yet.
 #[derive(Debug)]
 pub struct Transaction {
     /// Its number.
@@ -79,11 +80,11 @@ pub struct Transaction {
     pub line: usize,
     /// How long the log was when it began.
     pub snapshot: usize,
-    /// What it will change.
+    /// Its writes.
     pub writes: Vec<Write>,
 }
 
-/// What an answer waits for.
+/// The condition for which an answer waits.
 #[derive(Debug)]
 pub enum Wait {
     /// For hello to change from this counter.
@@ -97,11 +98,11 @@ pub enum Wait {
         /// The answer.
         reply: Vec<u8>,
     },
-    /// For the log, or a majority's part of it, to reach this time; then the command is tried again.
+    /// For the log, or a majority's part of it, to reach this time; the command is then tried again.
     Time {
         /// The time.
         time: u64,
-        /// Whether a majority has to have it.
+        /// Whether a majority must have it.
         is_majority: bool,
     },
     /// For a change that a cursor shows.
@@ -110,7 +111,7 @@ pub enum Wait {
     Blocked,
 }
 
-/// A command whose answer waits.
+/// A command whose answer is delayed.
 #[derive(Debug)]
 pub struct Held {
     /// The connection.
@@ -149,7 +150,7 @@ pub struct Member {
     pub election_timeout: u64,
     /// Its data.
     pub data: Data,
-    /// How much of its log a majority has, as far as it knows.
+    /// How much of its log a majority is known to have.
     pub commit: usize,
     /// As primary: how much of the log each member has.
     pub matched: Vec<usize>,
@@ -161,7 +162,7 @@ pub struct Member {
     pub transactions: BTreeMap<[u8; 16], Transaction>,
     /// The commands whose answers wait.
     pub held: Vec<Held>,
-    /// What happens to its next commands.
+    /// The faults of its next commands.
     pub mischief: VecDeque<Mischief>,
     /// How an impostor answers its next logins.
     pub forgeries: VecDeque<Forgery>,

@@ -12,7 +12,8 @@ use crate::wire::Request;
 pub(crate) const NO_PRIMARY: i64 = 133;
 
 impl Set {
-    /// Returns the member that a command is for; `None` when there is none. Without routers it is the one asked.
+    /// Returns the member that runs a command; `None` if there is none. Without routers it is the member that received
+    /// it.
     pub(crate) fn route(&self, number: usize, request: &Request<'_>) -> Option<usize> {
         if self.routers == 0 || LOGINS.contains(&request.name) || matches!(request.name, "hello" | "isMaster")
         {

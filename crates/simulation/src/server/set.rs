@@ -1,5 +1,5 @@
-//! The replica set: who is primary, how the log spreads, which entries a majority has: elections by term,
-//! a commit point, and rollback of entries that no majority had. Spec: none beyond the servers' manuals.
+//! The replica set: elections by term, replication of the log, a commit point, and rollback of entries that no majority
+//! had. Spec: none beyond the servers' manuals.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::queue::{EPOCH, ms};
 
 /// How often a member checks its cursors, its term and its majority.
 const TICK: u64 = 250;
-/// How long a primary goes on without a majority.
+/// How long a primary continues without a majority.
 const LONGEST_ALONE: Duration = ms(1800);
 /// How many entries a member fetches at once.
 const FETCHED: usize = 40;
@@ -25,21 +25,21 @@ pub(crate) const DROPPED: i64 = -1_000;
 pub(crate) const NEWEST_WIRE: i32 = 25;
 /// The most bytes of a message that most sets take.
 pub(crate) const LARGEST: i32 = 48_000_000;
-/// Time of day at the epoch of the world.
+/// The wall-clock time at the world's epoch.
 const SECONDS_AT_EPOCH: u64 = 1_700_000_000;
 
-/// What is to happen in the set later.
+/// A scheduled event of the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerEvent {
     /// A member checks its cursors, its term and its majority.
     Tick(usize),
     /// A member fetches the entries that it lacks.
     Fetch(usize),
-    /// The time of something that waits in a member may be over.
+    /// The wait of a command in a member may be over.
     Wake(usize),
 }
 
-/// What the set wants of the network.
+/// The set's requests to the network.
 #[derive(Debug)]
 pub enum Out {
     /// Send this.
@@ -54,7 +54,7 @@ pub enum Out {
 pub struct Set {
     /// Its members.
     pub members: Vec<Member>,
-    /// Which member's messages do not reach which other one.
+    /// The pairs of members whose messages do not get through.
     pub cuts: BTreeSet<(usize, usize)>,
     /// What is to be sent and closed.
     pub out: Vec<Out>,
@@ -64,17 +64,17 @@ pub struct Set {
     pub(crate) now: Instant,
     pub(crate) next_cursor: i64,
     pub(crate) next_message: i32,
-    /// What clients did that they must not.
+    /// Violations by clients.
     pub complaints: Vec<String>,
     /// How many routers are in front of the set; 0 for none.
     pub routers: usize,
-    /// Whether the routers are known by their own names; else they are behind a load balancer.
+    /// Whether clients know the routers by their own names; otherwise they are behind a load balancer.
     pub is_cluster: bool,
     /// The member on whose host each connection ends.
     pub(crate) hosts: BTreeMap<usize, usize>,
     /// The first entry of the log that streams can still begin behind.
     pub(crate) oldest: usize,
-    /// Who has proved to be the user.
+    /// The logins of all connections.
     pub logins: Logins,
     /// The compressors that its members have, by their names.
     pub compressors: Vec<&'static str>,
@@ -84,7 +84,8 @@ pub struct Set {
     pub wire: i32,
     /// The most bytes of a message that its members take.
     pub largest: i32,
-    /// Whether all have the first documents, so that later documents are newer than those that a delayed member fetches.
+    /// Whether all members have the first documents, so that later documents are newer than those that a delayed member
+    /// fetches.
     has_begun: bool,
     /// How often the collection was dropped that streams follow.
     drops: i64,
@@ -137,7 +138,7 @@ impl Set {
             let first = set.chance.below(TICK);
             set.later.push((EPOCH + ms(first), ServerEvent::Tick(member)));
         }
-        // Now that a majority has it, all are told so.
+        // Now that a majority has it, all members learn that.
         for member in 0..duties.len() {
             set.fetch_now(member);
         }
@@ -178,7 +179,7 @@ impl Set {
         self.oldest = self.members.iter().map(|member| member.commit).max().unwrap_or_default();
     }
 
-    /// Whether two members hear of each other.
+    /// Whether two members reach each other.
     pub fn reaches(&self, one: usize, other: usize) -> bool {
         self.members[one].is_up()
             && self.members[other].is_up()
@@ -251,7 +252,7 @@ impl Set {
         }
     }
 
-    /// Gives the set a new configuration, which changes nothing but its version, if a majority hears of it.
+    /// Gives the set a new configuration, which changes nothing but its version, if it reaches a majority.
     pub fn reconfigure(&mut self) {
         let Some(primary) = self.primary().filter(|&primary| self.sees_majority(primary)) else { return };
         self.members[primary].config += 1;
@@ -277,7 +278,7 @@ impl Set {
         voters.count() * 2 > self.members.len()
     }
 
-    /// Has a member ask the others for their votes. Returns whether it was elected.
+    /// Has a member request the others' votes. Returns whether it was elected.
     pub fn run_for_primary(&mut self, number: usize) -> bool {
         let others = (0..self.members.len()).filter(|&other| other != number);
         let reached: Vec<usize> = others.filter(|&other| self.reaches(number, other)).collect();
@@ -315,7 +316,7 @@ impl Set {
         true
     }
 
-    /// Has a primary take no more writes; its transactions are gone.
+    /// Makes a primary refuse further writes; its transactions are gone.
     pub fn step_down(&mut self, number: usize) {
         let election_timeout = 1500 + self.chance.below(1500);
         let now = self.now;
@@ -356,7 +357,7 @@ impl Set {
         }
     }
 
-    /// Lets a member go on that stood still. Returns the messages that arrived meanwhile.
+    /// Resumes a paused member. Returns the messages that arrived meanwhile.
     pub fn resume(&mut self, number: usize) -> Vec<(usize, Vec<u8>)> {
         let member = &mut self.members[number];
         if member.state != State::Paused {
@@ -373,7 +374,7 @@ impl Set {
         seconds.saturating_add_signed(self.members[number].skew)
     }
 
-    /// Returns milliseconds since 1970 by a member's clock.
+    /// Returns milliseconds since 1970 according to a member's clock.
     pub(crate) fn wall(&self, number: usize) -> i64 {
         (self.seconds(number) * 1000) as i64 + i64::from(self.now.0.subsec_millis())
     }
@@ -421,7 +422,7 @@ impl Set {
     }
 
     /// Makes the primary write a note if a member waits for a cluster time that the log has not reached: the clock that
-    /// the time came from may be ahead of the primary's.
+    /// produced the time may be ahead of the primary's.
     pub(crate) fn bring_time(&mut self, number: usize, time: u64) {
         let is_primary = self.members[number].is_primary;
         let Some(writer) = is_primary.then_some(number).or_else(|| self.source_of(number)) else { return };
@@ -516,14 +517,14 @@ impl Set {
         }
     }
 
-    /// Notes when something that waits in a member is over.
+    /// Records when a wait in a member is over.
     pub(crate) fn wake_at(&mut self, number: usize, until: Option<Instant>) {
         if let Some(until) = until {
             self.later.push((until, ServerEvent::Wake(number)));
         }
     }
 
-    /// Answers commands that waited in a member and need not any more.
+    /// Answers commands whose wait in a member is over.
     pub(crate) fn serve(&mut self, number: usize) {
         if !self.members[number].is_up() {
             return;

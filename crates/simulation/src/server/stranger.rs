@@ -1,27 +1,27 @@
-//! The server at a member's address while its name leads to another machine: it is not of the set, or cannot be used.
-//! It answers hello, and closes the connection on any other command.
+//! The server at a member's address while its name leads to another machine: it is outside the set, or unusable. It
+//! answers hello, and closes the connection on any other command.
 
 use mangonel_bson::writer;
 
 use crate::plan::{NOWHERE, address};
 use crate::wire::{append_strings, document};
 
-/// What the other machine is.
+/// The kind of the other machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stranger {
-    /// In no set.
+    /// A standalone.
     Standalone,
-    /// Of another set.
+    /// A member of another set.
     OtherSet,
-    /// Of the set, by another name.
+    /// A member of the set under another name.
     OtherName,
-    /// Not yet of any set.
+    /// A member of no set yet.
     Ghost,
-    /// Of the set, and neither primary nor secondary.
+    /// A member of the set that is neither primary nor secondary.
     Recovering,
     /// Older than the core supports.
     Old,
-    /// Newer than that.
+    /// Newer than the core supports.
     New,
     /// The primary of more members than any set has.
     Crowd,
@@ -49,7 +49,7 @@ impl Stranger {
         Stranger::Careless,
     ];
 
-    /// Returns its hello, where a member is expected.
+    /// Returns its hello, sent where a member is expected.
     pub(crate) fn hello(self, member: usize) -> Vec<u8> {
         let own = address(member);
         let versions = match self {

@@ -1,4 +1,5 @@
-//! What workers do: each is an `async` function that asks its desk for operations, as an application asks its driver.
+//! The workloads: each is an `async` function that requests operations from its desk, as an application does from its
+//! driver.
 
 mod reads;
 mod streams;
@@ -26,16 +27,16 @@ use crate::wire::{append_document, document};
 
 /// How many accounts there are.
 pub(crate) const ACCOUNTS: i64 = 6;
-/// What each holds at first.
+/// The balance of each at first.
 pub(crate) const START_BALANCE: i64 = 100;
 /// How many counters there are.
 const COUNTERS: u64 = 3;
 /// How many documents never change.
 const SHELF: i64 = 25;
-/// The sizes of a file's chunks: below and above what is laid aside, and of what a connection reads at once.
+/// The sizes of a file's chunks: below and above the sizes that are laid aside, and that a connection reads at once.
 const CHUNK_SIZES: &[i64] = &[3_000, 1_500, 40, 2_048, 70_000, 900];
 
-/// Where a worker works.
+/// The state and surroundings of a worker.
 pub(crate) struct Place {
     pub(crate) work: Work,
     pub(crate) client: usize,
@@ -46,7 +47,7 @@ pub(crate) struct Place {
     pub(crate) end: Instant,
     /// How much longer its pauses are than usual.
     pub(crate) pace: u64,
-    /// Whether a member is delayed, which reads do not want.
+    /// Whether a member is delayed, which reads must avoid.
     pub(crate) has_delayed: bool,
     /// Whether its servers send all batches of a cursor at once when they are allowed to.
     pub(crate) has_exhaust: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Place {
     pub(crate) turn: i64,
 }
 
-/// Returns what the set has at first.
+/// Returns the set's first documents.
 pub(crate) fn documents() -> Vec<(u8, i64, i64)> {
     let counters = (0..COUNTERS as i64).map(|key| (1, key, 0));
     let accounts = (0..ACCOUNTS).map(|key| (2, key, START_BALANCE));
@@ -91,12 +92,12 @@ pub(crate) fn flow(mut place: Place) -> Flow {
 }
 
 impl Place {
-    /// Returns the name of a write, which is used once in the world.
+    /// Returns the name of a write, which is unique in the world.
     fn intent(&self, turn: i64, part: i64) -> i64 {
         (self.client as i64 + 1) * 1_000_000_000 + self.worker as i64 * 10_000_000 + turn * 100 + part + 1
     }
 
-    /// Returns a preference by chance.
+    /// Returns a random preference.
     fn preference(&mut self) -> Option<ReadPreference> {
         let mode = self.chance.pick(&[
             Mode::Primary,
@@ -142,7 +143,7 @@ impl Place {
     }
 }
 
-/// Returns what a client may believe of its write.
+/// Returns what a client may conclude about its write.
 fn verdict(ending: &Ending, is_safe: bool) -> Verdict {
     use mangonel_proto::error::Failure;
     if ending.is_fine() {

@@ -1,4 +1,4 @@
-//! Reads of what does not change, batch by batch.
+//! Reads of unchanging data, batch by batch.
 
 use mangonel_bson::{append_i64, append_str, writer};
 use mangonel_proto::chunk_filter::{LAID, Laid, read_laid};
@@ -59,7 +59,7 @@ fn chunks_of(ending: &Ending) -> Vec<Vec<u8>> {
     chunks.collect()
 }
 
-/// Reads a collection through a cursor. Returns whether to the end.
+/// Reads a collection through a cursor. Returns whether it reached the end.
 async fn scroll(
     place: &mut Place,
     collection: &str,
@@ -87,12 +87,12 @@ async fn scroll(
             return true;
         }
         if place.chance.percent(5) {
-            // Longer than a cursor of some servers lives.
+            // Longer than some servers keep a cursor.
             place.desk.sleep(700).await;
         }
         let (server, session) = (ending.server.clone(), ending.session.take());
         if is_under_way && place.chance.percent(10) {
-            // Not read to its end: it ends with its connection.
+            // Not read to its end: the cursor ends with its connection.
             if let Some(session) = session {
                 place.desk.with(move |client, now| client.give_back_session(session, now)).await;
             }
@@ -100,7 +100,7 @@ async fn scroll(
             return false;
         }
         if !is_under_way && place.chance.percent(10) {
-            // Not read to its end: it is closed.
+            // Not read to its end: the cursor is closed.
             if let Some(session) = session {
                 place.desk.with(move |client, now| client.give_back_session(session, now)).await;
             }

@@ -1,4 +1,4 @@
-//! Change streams, resumed as the driver's own flow does it: behind the last change that was handed out.
+//! Change streams, resumed as the driver's own flow does it: after the last change that was returned.
 
 use mangonel_bson::{RawDocument, append_i64, append_str, writer};
 use mangonel_proto::error::Failure;
@@ -19,7 +19,7 @@ pub(super) async fn watch(place: &mut Place) {
     let preference = place.preference();
     let (mut token, mut starts_after): (Option<i64>, bool) = (None, false);
     while place.desk.now() < place.end {
-        // Behind the end of a collection nothing is resumed before the next change.
+        // After the end of a collection, a stream cannot be resumed before the next change.
         let (after, how) = (token, if starts_after { "startAfter" } else { "resumeAfter" });
         let mut open = command("aggregate", "orders", Kind::Read, |out| {
             let stages = writer::begin_array(out, "pipeline");
@@ -77,7 +77,7 @@ pub(super) async fn watch(place: &mut Place) {
     }
 }
 
-/// Begins to write down what a stream shows.
+/// Begins to record what a stream shows.
 fn begin(place: &Place) -> usize {
     let mut ledger = place.ledger.borrow_mut();
     ledger.streams.push(Stream::default());
@@ -88,7 +88,7 @@ fn is_resumable(ending: &Ending) -> bool {
     matches!(ending.failure, Some(Failure::Network { .. })) || ending.facts.code == Some(CURSOR_NOT_FOUND)
 }
 
-/// Takes the changes of a batch, and where to go on. Returns whether there were changes.
+/// Records the changes of a batch and the next resume token. Returns whether there were changes.
 fn take(place: &Place, number: usize, ending: &Ending, token: &mut Option<i64>) -> bool {
     let cursor = ending.document().and_then(|body| body.get_document("cursor").ok().flatten());
     let Some(cursor) = cursor else { return false };

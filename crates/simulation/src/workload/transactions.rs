@@ -13,7 +13,7 @@ use crate::judge::Verdict;
 use crate::server::cursor::batch_of;
 use crate::wire::{append_document, document};
 
-/// How often a transaction is run at most, and its commit sent.
+/// The most runs of a transaction, and of its commit.
 pub(crate) const RUNS: u32 = 4;
 
 fn in_session(mut operation: Operation, session: SessionId) -> Operation {
@@ -54,7 +54,7 @@ async fn misuse(place: &mut Place, session: SessionId, wrong: &'static [End]) {
     }
 }
 
-/// Commits a transaction of nothing.
+/// Commits an empty transaction.
 async fn commit_nothing(place: &mut Place, session: SessionId) {
     misuse(place, session, &[End::Commit, End::Abort]).await;
     start(place, session).await;
@@ -91,7 +91,7 @@ fn concern(is_safe: bool) -> Vec<u8> {
     })
 }
 
-/// Returns whether the transfer is over, with nothing to run again.
+/// Returns whether the transfer is over and need not run again.
 async fn run_transfer(place: &mut Place, session: SessionId, turn: i64, run: i64) -> bool {
     let is_safe = start(place, session).await;
     let (from, amount) = (place.chance.below(ACCOUNTS as u64) as i64, place.chance.between(1, 9) as i64);
@@ -145,7 +145,7 @@ async fn run_transfer(place: &mut Place, session: SessionId, turn: i64, run: i64
     true
 }
 
-/// Ends a transaction as a session does. Returns how that went; `None` when nothing was to be sent.
+/// Ends a transaction as a session does. Returns the result; `None` if nothing had to be sent.
 async fn end(place: &mut Place, session: SessionId, which: End) -> Option<Box<Ending>> {
     let begun = place
         .desk
@@ -172,7 +172,7 @@ async fn end(place: &mut Place, session: SessionId, which: End) -> Option<Box<En
     Some(ending)
 }
 
-/// Reads all accounts in one transaction: they hold what they always held.
+/// Reads all accounts in one transaction: their total is always the same.
 async fn read_accounts(place: &mut Place, session: SessionId) {
     start(place, session).await;
     let mut seen = Vec::new();
@@ -198,7 +198,7 @@ async fn read_accounts(place: &mut Place, session: SessionId) {
     end(place, session, End::Commit).await;
 }
 
-/// Counts up and reads in a causal session: what it wrote it reads, and what it read does not go away.
+/// Counts up and reads in a causal session: it reads its own writes, and nothing that it has read disappears.
 pub(super) async fn causal(place: &mut Place, turn: i64) {
     let session = place.desk.with(|client, _| client.open_session(ClientSession::new(true, false))).await;
     let key = place.chance.below(COUNTERS) as i64;
@@ -240,7 +240,7 @@ pub(super) async fn causal(place: &mut Place, turn: i64) {
     place.desk.with(move |client, now| client.end_session(session, now)).await;
 }
 
-/// Goes on in another session, which is told where the first one is: it sees no less.
+/// Continues in another session, advanced to the times of the first one: it sees no less.
 async fn hand_over(place: &mut Place, from: SessionId, key: i64, least: i64) {
     let opened = place.desk.with(move |client, _| {
         let known = client.session_mut(from)?;
@@ -267,7 +267,8 @@ async fn hand_over(place: &mut Place, from: SessionId, key: i64, least: i64) {
     place.desk.with(move |client, now| client.end_session(session, now)).await;
 }
 
-/// Reads all accounts several times in a snapshot session, and in another one of the same moment: nothing changes.
+/// Reads all accounts several times in a snapshot session, and in another session at the same snapshot time: nothing
+/// changes.
 pub(super) async fn snapshot(place: &mut Place) {
     let mut sessions = vec![open_snapshot(place, None).await];
     let mut first = None;
@@ -304,7 +305,7 @@ async fn open_snapshot(place: &Place, at: Option<u64>) -> SessionId {
     opened.await
 }
 
-/// Returns what a batch holds; `None` without one.
+/// Returns the content of a batch; `None` without one.
 fn found(ending: &Ending) -> Option<Vec<(i64, i64)>> {
     let cursor = ending.document()?.get_document("cursor").ok()??;
     ending.is_ok().then(|| batch_of(cursor, "_id", "value"))

@@ -76,7 +76,7 @@ pub(super) async fn bulk(place: &mut Place, turn: i64) {
         ledger.counts.entry(key).or_default().push((intents[1], now));
     }
     if place.chance.percent(20) {
-        // As a bulk write does that has to know the server's limits first.
+        // Like a bulk write that must know the server's limits first.
         let mut selection = command_of("ping", 1, Kind::Selection, |_| {});
         (selection.is_silent, selection.session) = (true, SessionChoice::None);
         if place.desk.run(selection).await.sends > 0 {
@@ -185,13 +185,13 @@ pub(super) async fn count(place: &mut Place, turn: i64) {
     match found.first() {
         Some((_, value)) => place.ledger.borrow_mut().judge_count(key, *value, begun, ended, is_exact),
         None => {
-            // A member that was just rolled back or has fetched nothing yet has none; the first entry is everywhere.
+            // Every member has the first entry, even after a rollback or before it has fetched anything.
             place.blame(format!("counter {key} is not there"));
         }
     }
 }
 
-/// Writes what is not repeated, and what is not answered.
+/// Writes without retries, and unacknowledged writes.
 pub(super) async fn plain(place: &mut Place, turn: i64) {
     let intent = place.intent(turn, 0);
     place.ledger.borrow_mut().begin(intent, place.desk.now());

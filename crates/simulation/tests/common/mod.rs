@@ -1,9 +1,9 @@
-//! What tests of simulated servers share.
+//! Functions that tests of simulated servers share.
 
 use mangonel_proto::time::Instant;
 use mangonel_simulation::server::Set;
 
-/// Does what is due next in a set.
+/// Runs a set's next event.
 pub fn go_on(set: &mut Set, now: &mut Instant) {
     let next = (0..set.later.len()).min_by_key(|event| set.later[*event].0).expect("something ticks always");
     let (when, event) = set.later.remove(next);
