@@ -352,11 +352,8 @@ pub fn read_reply(message: &[u8]) -> Result<Reply<'_>, ProtocolError> {
     }
     let flags = header(16)? as u32;
     if flags & REQUIRED_BITS & !MORE_TO_COME != 0 {
-        let what = if flags & CHECKSUM_PRESENT != 0 {
-            "a checksum, which was not asked for"
-        } else {
-            "unknown flag bits"
-        };
+        let what =
+            if flags & CHECKSUM_PRESENT != 0 { "an unrequested checksum" } else { "unknown flag bits" };
         return Err(ProtocolError::new(format!("expected a plain OP_MSG, got {what} ({flags:#x})")));
     }
     if message.get(20) != Some(&0) {

@@ -157,7 +157,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
         let bits = self.source.buffer(0, self.end.div_ceil(8))?;
         if bits.is_none() && self.layout.null_count > 0 {
             return Err(format!(
-                "expected to be told which of {} values are null, got no bitmap",
+                "expected a bitmap that marks {} null values, got none",
                 self.layout.null_count
             ));
         }

@@ -272,7 +272,7 @@ impl Exchange {
                     return;
                 }
                 Some(auth::Step::Done) => return self.establish(client, now),
-                None => return self.handle_protocol_error(client, "authentication stands still", now),
+                None => return self.handle_protocol_error(client, "authentication makes no progress", now),
             }
         }
     }

@@ -56,7 +56,7 @@ pub struct Link {
     pub(crate) is_busy: bool,
     /// Whether that thread must close the connection after its call.
     is_doomed: bool,
-    /// Whether `socket::prepare` has prepared `fd`, which lasts.
+    /// Whether `socket::prepare` has prepared `fd` for good.
     pub(crate) is_prepared: bool,
     /// When the last reply was read.
     pub(crate) idle_since: Instant,

@@ -152,7 +152,7 @@ static METHODS: Methods = Methods([
     ),
     method(
         c"throw",
-        c"Raise what is thrown.",
+        c"Raise the thrown exception.",
         ffi::METH_VARARGS,
         ffi::PyMethodDefPointer { PyCFunction: throw },
     ),
