@@ -1,8 +1,8 @@
 """`python tools/agents.py [NAME ...]`: run monitoring agents over each package on each face, and count their spans.
 
-Each agent runs in a virtual environment of the cache (`$XDG_CACHE_HOME/mangonel/agents`) and sees what `workload.py`
-in `tools/agent_programs` does on a mongod; a program there keeps what the agent sends. Exit status 1 if a cell has no
-span or no statement, or if a span shows a value or is below no other. Writes nothing into the repository but, with
+Each agent runs in a virtual environment of the cache (`$XDG_CACHE_HOME/mangonel/agents`) and observes `workload.py` in
+`tools/agent_programs` on a mongod; a program there keeps the data that the agent sends. Exit status 1 if a cell has no
+span or no statement, or if a span shows a value or has no parent. Writes nothing into the repository except, with
 `--write`, the table in docs/observability.md.
 """
 
@@ -37,7 +37,7 @@ class Agent:
     """One agent.
 
     Args:
-        label: what the table calls it.
+        label: its name in the table.
         way: how it gets the spans.
         requirements: its package, pinned, first; and what its program needs besides.
     """
@@ -63,7 +63,7 @@ AGENTS = {
 
 
 def environment(name: str, agent: Agent) -> Path:
-    """Return the interpreter of an agent's environment; make it if it is not there."""
+    """Return the interpreter of an agent's environment; make the environment if it does not exist."""
     folder = CACHE / f"{name}-{agent.requirements[0].partition('==')[2]}"
     python = folder / "bin/python"
     done = folder / "ready"
@@ -99,7 +99,7 @@ def spans_of(name: str, agent: Agent, uri: str) -> list[dict[str, Any]]:
 
 
 def problems_of(spans: list[dict[str, Any]]) -> list[str]:
-    """Return in words what is wrong with an agent's spans."""
+    """Return the faults of an agent's spans in words."""
     problems = [f"no span in {cell!r}" for cell in CELLS if not any(span["cell"] == cell for span in spans)]
     for face in ("blocking", "asyncio"):
         of_driver = [span for span in spans if span["cell"] == f"{face} driver"]

@@ -20,7 +20,7 @@ TARGET = ROOT / "python/mangonel/compat/_missing.py"
 PAGE = ROOT / "docs/compatibility.md"
 START = "<!-- written by tools/compatibility.py -->\n"
 PACKAGES = ("pymongo", "bson", "gridfs")
-# Bound by annotations only: type checkers need them, programs do not.
+# Names that only annotations bind: type checkers need them, programs do not.
 IGNORED = {"TYPE_CHECKING", "T", "F"}
 
 HEADER = '''"""PyMongo's public names without a counterpart. Written by `tools/compatibility.py`; do not edit."""

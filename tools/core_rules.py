@@ -43,7 +43,8 @@ SHARED = {
 }
 
 
-# Found through their own fields, through other types' fields, and one that only borrows: a test of the search itself.
+# A test of the search itself: types found through their own fields, through other types' fields, and one that only
+# borrows.
 KNOWN_HOLDERS = {"Waiter", "Exchange", "ArrowReader", "ArrowRows", "DocumentShape"}
 KNOWN_BORROWER = "OdmModel"
 

@@ -1,7 +1,8 @@
 """`python tools/data_engines.py`: make the environment for the tests of Ray, Dask and Spark; print its Python.
 
-They are too large for the development environment. It lies in the cache (`$XDG_CACHE_HOME/mangonel/data-engines`), has
-the versions of requirements/data-engines.txt, and uses the package of this checkout.
+These engines are too large for the development environment. Theirs is in the cache
+(`$XDG_CACHE_HOME/mangonel/data-engines`), has the versions of requirements/data-engines.txt, and uses the package of
+this checkout.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mang
 
 
 def environment() -> Path:
-    """Return the interpreter; install what is not there.
+    """Return the interpreter; install missing packages.
 
     Raises:
         subprocess.CalledProcessError: pip could not install, for example without a network.

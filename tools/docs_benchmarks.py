@@ -4,8 +4,8 @@
     python tools/docs_benchmarks.py --cost FILE   only the front pages' chart of client CPU, of a run of `languages`
 
 Charts go to `docs/images/languages-*.svg` (client CPU), `first-*.svg` (all comparisons) and to
-`docs/benchmarks/NAME-*.svg` (one each), light and dark. README.md and docs/index.md take what the first ones show.
-Figures go below the marker of `docs/benchmarks/index.md`; the text above it is written by hand.
+`docs/benchmarks/NAME-*.svg` (one each), light and dark. README.md and docs/index.md take the figures that the first
+ones show. Figures go below the marker of `docs/benchmarks/index.md`; the text above it is written by hand.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from griffe import Class, Docstring, Extension, Function, Parser
 
 
 class Inherited(Extension):
-    """Gives members without a docstring the one that they have at run time, and terminals their asyncio twins."""
+    """Gives members without a docstring their docstring at run time, and terminals their asyncio twins."""
 
     def on_package(self, *, pkg: Any, **_: Any) -> None:
         if pkg.name != "mangonel":

@@ -2,9 +2,10 @@
 
     python tools/docs_languages.py FILE [PLANTED]
 
-FILE is of `mangonel lab run languages languages-one-core languages-idle crowd`; PLANTED, if given, of a run with
-`--plant`, and the page says whether the slowdown was found. FILE is kept as `docs/benchmarks/languages.jsonl.gz`. The
-text above the marker of `docs/benchmarks/languages.md` is written by hand, the figures below it here.
+FILE is the result of `mangonel lab run languages languages-one-core languages-idle crowd`; PLANTED, if given, that of a
+run with `--plant`, and the page says whether the slowdown was found. FILE is kept as
+`docs/benchmarks/languages.jsonl.gz`. The text above the marker of `docs/benchmarks/languages.md` is written by hand,
+the figures below it here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PAGE, DATA = PAGES / "languages.md", PAGES / "languages.jsonl.gz"
 MARKER = "<!-- written by tools/docs_languages.py -->\n"
 MAIN, CORE, CROWD, IDLE = "languages", "languages-one-core", "crowd", "languages-idle"
 OURS, FLOOR = "mangonel-program", "c-program"
-# Columns of the first table; the first that played a part of several names.
+# Columns of the first table; of several names, the first that played a part is used.
 COLUMNS = {
     "Mangonel": (OURS,),
     "C, in place": (FLOOR,),
@@ -48,7 +49,7 @@ TYPED = {
     "Java, records": ("java-program-typed",),
 }
 AT_ONCE = "find-one-100"
-# Parts whose results are documents: reading fields in place is no answer to those.
+# Parts whose results are documents, so reading fields in place is not the same work.
 READS = ("find-one", AT_ONCE, "find-30", "find-1000", "iterate", "aggregate", "change-stream")
 APART = (AT_ONCE, "process", "page")  # with tables of their own
 # Why another language is ahead. The times are the least of 300 (of the start: 30) on 2026-11-28, beside other work.
@@ -61,7 +62,7 @@ WHY = {
     "insert-many-1000": MAKES,
     "process": "CPython takes 11 ms to start and end without any import",
 }
-# The chart's rows, of the part that it shows.
+# The chart's rows in the part that it shows.
 CHART = ("find-one", "find-30")
 
 
@@ -117,7 +118,7 @@ def matrix(told: Results, names: Sequence[str], columns: dict[str, tuple[str, ..
 
 
 def listing(told: Results, rows: list[Row]) -> Iterator[str]:
-    """Yield a table of one part: each contender's figures and its ratio to ours, the cheapest of a part without it."""
+    """Yield a table of one part: each contender's figures and its ratio to ours, or to a part's cheapest."""
     named = [row.key[2] for row in rows]
     base = OURS if OURS in named else next(filter(is_ours, named), named[0])
     yield "| program | client CPU [95 %] | of it system | by the clock | server CPU | times Mangonel's [95 %] |"
@@ -176,7 +177,7 @@ def picture(told: Results, part: str) -> str:
     if not rows:
         return ""
     title = next(iter(parts(told, MAIN)[part])).title
-    # As plain text: what the template makes escapes all that is put into it.
+    # Plain text, since the template's markup type would escape everything inserted into it.
     svg = str(charts.bars(f"Client CPU of one {title}", rows, told="Bars, shorter is cheaper"))
     svg = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" width="560" ', 1)
     for name in charts.COLOURS:
@@ -324,7 +325,7 @@ def main() -> int:
         return 1
     data = path.read_bytes()
     if path != DATA:
-        # The same file is the same bytes: no time in it.
+        # Without a time stamp, so that the same data gives the same bytes.
         DATA.write_bytes(data if path.suffix == ".gz" else gzip.compress(data, mtime=0))
     before = PAGE.read_text(encoding="utf-8").partition(MARKER)[0]
     plant = Path(sys.argv[2]) if sys.argv[2:] else None

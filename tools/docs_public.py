@@ -1,6 +1,7 @@
 """The public names, by page of the reference. The site and the test of docstrings use this table.
 
-A row is a page, its title and its content: single names, or modules with their `__all__` (else all their own names).
+A row is a page, its title and its content: single names, or modules with their `__all__` (without one, all their own
+names).
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def check(
     # More than once, because a repeated shape becomes a template.
     for _ in range(3):
         value, shown = outcome(data, options)
-    # Rarely, because switching clears the tree of shapes, which must fill up as well.
+    # Rarely, because switching clears the tree of shapes, which must also get a chance to fill.
     is_switched = source.random() < 0.003
     if is_switched:
         _core._set_dict_layout(False)

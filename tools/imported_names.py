@@ -1,9 +1,9 @@
-"""`python tools/imported_names.py`: what packages on top of PyMongo import, and what of it `mangonel.compat` lacks.
+"""`python tools/imported_names.py`: finds the names that packages on top of PyMongo import and `mangonel.compat` lacks.
 
-Fetches a wheel of each, or its source distribution where there is no wheel, into `build/packages`, without installing
-it, and walks its syntax trees: imports, and attributes of imported modules. A name counts if the installed PyMongo or
+Fetches a wheel of each, or its source distribution if it has no wheel, into `build/packages`, without installing it,
+and searches its syntax trees for imports and attributes of imported modules. A name counts if the installed PyMongo or
 Motor has it, and a package if it uses such a name. Exit status 1 if a package cannot be fetched or a name is missing.
-Writes nothing into the repository but, with `--write`, the table in docs/compatibility.md.
+Writes nothing into the repository except, with `--write`, the table in docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PACKAGES = """
     tap-mongodb==3.3.0 testcontainers==4.15.0 txmongo==26.0.0 umongo==4.0.0 unstructured-ingest==1.12.0
 """
 ROOTS = ("bson", "gridfs", "motor", "pymongo")
-# Prints which of the names on its input can be had: `module name` on each line; no name asks for the module.
+# Prints which of the names on its input exist: `module name` on each line; without a name, the module itself.
 ASK = """
 import importlib, json, sys, warnings
 warnings.simplefilter("ignore")
@@ -70,14 +70,14 @@ print(json.dumps([has(module, name) for module, name in json.load(sys.stdin)]))
 """
 
 Name = tuple[str, str]
-# So many are fetched by one call of pip.
+# How many packages one call of pip fetches.
 _AT_ONCE = 8
-# A source distribution has tests as well, which are not what a program imports.
+# A source distribution also has tests, whose imports do not count.
 _TESTS = re.compile(r"/tests?/|/(test_|conftest)[^/]*$")
 
 
 def fetch(requirements: list[str]) -> None:
-    """Fetch the packages that are not there, several with one call: wheels, or else source distributions."""
+    """Fetch the missing packages, several with one call: wheels, or source distributions if there are none."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     pip += ["--no-deps", "--ignore-requires-python"]
     for form in ("--only-binary", "--no-binary"):
@@ -86,7 +86,7 @@ def fetch(requirements: list[str]) -> None:
             some = absent[start : start + _AT_ONCE]
             call = [*pip, form, ":all:", "--dest", WHEELS]
             if subprocess.run([*call, *some], stderr=subprocess.DEVNULL, check=False).returncode:
-                # One of them is not there in this form.
+                # One of the packages does not exist in this form.
                 for each in some:
                     subprocess.run([*call, each], stderr=subprocess.DEVNULL, check=False)
 
@@ -106,7 +106,7 @@ def _fetched(requirement: str) -> Path | None:
 def names_in(source: str) -> Iterator[Name]:
     """Yield the names of PyMongo's and Motor's modules that a program imports or reads, as module and name."""
     tree = ast.parse(source)
-    # What a name in the program stands for.
+    # Name in the program -> the module or object that it is bound to.
     modules: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -138,7 +138,7 @@ def _dotted(node: ast.expr) -> str:
 
 
 def names_of(package: Path) -> set[Name]:
-    """Return the names that a package uses, of its wheel or source distribution."""
+    """Return the names that a package's wheel or source distribution uses."""
     found: set[Name] = set()
     for source in _sources(package):
         if not any(root.encode() in source for root in ROOTS):
@@ -146,7 +146,7 @@ def names_of(package: Path) -> set[Name]:
         try:
             found.update(names_in(source.decode()))
         except (SyntaxError, UnicodeDecodeError, ValueError):
-            # A template, or of another Python.
+            # A template, or code for another Python.
             continue
     return found
 

@@ -8,7 +8,7 @@
 A count does not depend on how busy the machine is. It does depend on the compiler, the C library and the vector
 instructions at hand, so counts are kept for each such environment and compared with those of the same one only.
 Runs `tools/instructions` (a release build) below valgrind's callgrind, and its `codec.py`, `mapper.py` and
-`everyday.py` with the extension as it is built, each in a process of its own; what a row is, is said there.
+`everyday.py` with the extension as it is built, each in its own process; those files describe the rows.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "tools" / "instructions.toml"
 PROGRAM = "mangonel-instructions"
-# What counts the extension's work.
+# The programs that count the extension's work.
 SCRIPTS = ("codec.py", "mapper.py", "everyday.py")
-# Each is played in this many processes, and the least counts: variables that mean nothing move what follows in memory,
-# and with it which attributes share a place in the interpreter's cache of them.
+# Each runs in this many processes, and the smallest count is kept: irrelevant environment variables shift memory
+# addresses, and so change which attributes share an entry of the interpreter's cache.
 LAYOUTS = 3
 TOLERANCE = 0.02
 HEAD = """\
 # Instructions of each row of tools/instructions, by compiler, C library and vector instructions.
 # Written by `make instructions UPDATE=1`; a change here is a change of speed, and its commit says why.
 """
-# Otherwise the C library copies large blocks by one instruction on some processors, and counts differ.
+# Otherwise the C library copies large blocks with one instruction on some processors, and counts differ.
 TUNABLES = (
     "glibc.cpu.x86_rep_movsb_threshold=1000000000:glibc.cpu.x86_rep_stosb_threshold=1000000000"
     ":glibc.cpu.x86_non_temporal_threshold=1000000000"

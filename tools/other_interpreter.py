@@ -1,9 +1,10 @@
-"""Try everyday work on another interpreter than that of the environment: a core of its own, a real mongod, no pytest.
+"""Try everyday work on an interpreter other than the environment's: with its own core and a real mongod, without
+pytest.
 
     python tools/other_interpreter.py python3.13
 
-Builds the core for that interpreter below target/other (`make rest-interpreter` does so quickly), and plays this file
-there. The tests themselves run on it by `make test-python PYTHON=python3.13`, which takes as long as they do.
+Builds the core for that interpreter below target/other (quickly with `make rest-interpreter`), and runs this file
+there. `make test-python PYTHON=python3.13` runs the tests themselves on it, which takes as long as usual.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def build(python: str) -> Path:
 
 
 def main() -> None:
-    """Build, start a server and play; or, in the other interpreter, play on the server that is named."""
+    """Build, start a server and run; in the other interpreter, run on the named server."""
     if sys.argv[1].startswith("mongodb"):
         play(sys.argv[1])
         return
@@ -76,7 +77,7 @@ def play(uri: str) -> None:
     with MongoClient(uri) as client:
         orders = {}
         for _ in range(3):
-            # Names that were asked for before take a short way.
+            # Names that were used before take a shorter path.
             orders = client["shop"]["orders"]
             assert (orders.name, orders.database.name, orders.full_name) == ("orders", "shop", "shop.orders")
         assert orders.insert_many([{"_id": number, "n": number} for number in range(10)]).inserted_ids
@@ -118,7 +119,7 @@ def play(uri: str) -> None:
 def play_mapper(client: Any) -> None:
     """Raise unless documents are made, stored, changed, copied and found."""
     for _ in range(2):
-        # The second time everything was asked for before.
+        # The second time, every name was used before.
         post = Post.from_dict({"title": "one", "notes": [{"text": "a"}, {"text": "b"}]})
         post.save()
         post.notes.append(Note(text="c"))

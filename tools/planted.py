@@ -1,4 +1,4 @@
-"""Plant faults into a copy of the core, one at a time; the simulation has to find each in a minute of processor time.
+"""Plant faults into a copy of the core, one at a time; the simulation must find each in a minute of processor time.
 
 python tools/planted.py              # all, about half a minute each on two cores
 python tools/planted.py dirty queue  # those whose names have one of these words
@@ -21,16 +21,16 @@ LIST = ROOT / "crates/simulation/planted.toml"
 COPY = ROOT / "target/planted/source"
 COPIED = ("Cargo.toml", "Cargo.lock", "crates", "tools/instructions")
 PLANTED = ROOT / "target/planted/build/debug/simulate"
-# The simulation of the core as it is: what fails there, too, has not found the planted fault.
+# The simulation of the unchanged core: a seed that fails there too has not found the planted fault.
 SOUND = ROOT / "target/planted/sound"
-# Of processor time.
+# Seconds of processor time.
 SECONDS = 60
 # Quick to compile: each fault compiles the core again.
 PROFILE = {"CARGO_PROFILE_TEST_DEBUG": "0", "CARGO_INCREMENTAL": "1"}
 
 
 def load() -> list[dict[str, str]]:
-    """Return the faults, each with `name`, `file`, `find` and `put`; ends the program when one has no place."""
+    """Return the faults, each with `name`, `file`, `find` and `put`; exit if the text to replace is missing."""
     faults: list[dict[str, str]] = tomllib.loads(LIST.read_text())["fault"]
     lost = [fault for fault in faults if source(fault).count(fault["find"]) != 1]
     for fault in lost:
@@ -49,7 +49,7 @@ def source(fault: dict[str, str]) -> str:
 
 
 def renew(origin: str, target: str) -> None:
-    """Copy a file if it differs, so that its time tells the compiler: also after a run that was broken off."""
+    """Copy a file if it differs, so that its time tells cargo what changed, even after an interrupted run."""
     if not Path(target).exists() or Path(target).read_bytes() != Path(origin).read_bytes():
         shutil.copyfile(origin, target)
 
@@ -78,10 +78,10 @@ def build() -> str:
 def search() -> tuple[str | None, float, str | None]:
     """Play new seeds until one fails or the processor time is used up.
 
-    Returns the output that tells of the failure, the processor time, and what was printed if it ended otherwise.
+    Returns the output that reports the failure, the processor time, and the output of any other end.
     """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    # The system ends it: the wall clock says nothing on a busy machine.
+    # A limit of processor time: wall-clock time means little on a busy machine.
     process = subprocess.Popen(
         [PLANTED, "--seconds", "86400"],
         stdout=subprocess.PIPE,
@@ -94,7 +94,7 @@ def search() -> tuple[str | None, float, str | None]:
         assert process.stderr is not None
         found = next((line for line in process.stdout if " failed: " in line), None)
         if found is not None:
-            # It would make the run smaller.
+            # The simulation would shrink the run.
             process.kill()
         error = process.stderr.read()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -125,7 +125,7 @@ def play(fault: dict[str, str]) -> tuple[bool, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say; returns 1 when a fault was not found."""
+    """Run according to the arguments; return 1 if a fault was not found."""
     faults = load()
     if arguments == ["--check"]:
         return 0

@@ -2,7 +2,7 @@
 
     python3 tools/prerequisites.py
 
-`make` asks this first. It runs on Python 3.6 too, since a newer one may be what is missing: hence the quoted types.
+`make` runs this first. It works on Python 3.6 too, since a newer Python may be missing: hence the quoted types.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ def python_problems(version: "tuple[int, ...]") -> "list[str]":
             f"expected Python {least} or newer, got {'.'.join(map(str, version))} ({sys.executable}): "
             f"{remedy} make run PYTHON={newer or f'python{least}'}"
         ]
-    # Debian keeps both in packages of their own.
+    # Debian has separate packages for both.
     absent = [name for name in ("venv", "ensurepip") if importlib.util.find_spec(name) is None]
     if absent:
         return [
@@ -45,7 +45,7 @@ def python_problems(version: "tuple[int, ...]") -> "list[str]":
 
 
 def is_new_enough(program: str, least: str) -> bool:
-    """Return whether a Python starts and has the version: pyenv has names that start nothing."""
+    """Return whether a Python starts and has the version: some of pyenv's commands start nothing."""
     if shutil.which(program) is None:
         return False
     found = re.match(r"Python (\d+\.\d+)", said(program, "--version"))
@@ -84,7 +84,7 @@ def compiler_problems() -> "list[str]":
 
 
 def needed(file: str, pattern: str) -> str:
-    """Return the version that one of the project's files asks for."""
+    """Return the version that one of the project's files requires."""
     found = re.search(pattern, (ROOT / file).read_text(encoding="utf-8"))
     assert found is not None, f"expected {pattern} in {file}, got none"
     return found[1]
@@ -96,7 +96,7 @@ def numbers(version: str) -> "tuple[int, ...]":
 
 
 def said(*command: str) -> str:
-    """Return the first line that a program prints, of an error if need be."""
+    """Return the first line of a program's output, or of its error output."""
     try:
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False

@@ -1,7 +1,7 @@
 """Source distributions: PyMongo's carries its own tests and its copies of the official specification cases.
 
-pip fetches them, so index, proxies and certificates are those that the user set. Even where it only downloads, pip asks
-the build backend for metadata; a stand-in of that name answers, so nothing of the package is built or run.
+pip fetches them, so the user's settings of index, proxies and certificates apply. Even where it only downloads, pip
+asks the build backend for metadata; a stand-in of that name answers, so nothing of the package is built or run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __legacy__ = sys.modules[__name__]
 
 
 class NotFetched(Exception):
-    """The archive could not be had; the text says why."""
+    """The archive could not be fetched; the text says why."""
 
 
 def pinned_version(requirements: Path = ROOT / "requirements/dev.txt") -> str:

@@ -45,8 +45,8 @@ def parameters(
 
 
 def default_of(argument: ast.arg, default: ast.expr) -> str:
-    """Return the default of a parameter as it follows its name; what a name stands for is not looked up."""
-    # `...` fits every value.
+    """Return the text of a parameter's default, as it follows its name; names are not resolved."""
+    # `...` may stand for any value.
     value = shown_default(default) if is_literal(default) else "..."
     return f" = {value}" if argument.annotation is not None else f"={value}"
 

@@ -1,7 +1,7 @@
-"""Record how a real mongod answers, for the simulated servers to answer alike: `python tools/simulation_traces.py`.
+"""Record a real mongod's answers, which the simulated servers must match: `python tools/simulation_traces.py`.
 
-Each line of the trace has a command as a driver sends it to a mongod, the same command in the words of the simulated
-servers, and what counts in the answer. `cargo test -p mangonel-simulation --test fidelity` plays it.
+Each line of the trace has a command as a driver sends it to a mongod, the same command in the form of the simulated
+servers, and the relevant fields of the answer. `cargo test -p mangonel-simulation --test fidelity` plays it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def same(name: str, value: Any = 1, **fields: Any) -> Step:
 
 
 def fail(*commands: str, **met: Any) -> Step:
-    """Have the next command of these names meet a fail point.
+    """Make the next command with one of these names meet a fail point.
 
     `code`: it is refused. `concern`: it is done, and its write concern fails with this code. `close`: its connection is
     closed before it is done. `block`: it waits this many milliseconds first.
@@ -124,7 +124,7 @@ def transaction(number: int, count: int, *, first: bool = False) -> dict[str, An
     return {**fields, "startTransaction": True} if first else fields
 
 
-# Fields whose values name what an earlier answer told.
+# Fields whose values refer to an earlier answer.
 REFERRING = ("atClusterTime", "afterClusterTime", "resumeAfter", "startAfter")
 MAJORITY = {"writeConcern": {"w": "majority"}}
 
@@ -190,7 +190,7 @@ def steps() -> Iterator[Step]:
 
 
 def failures() -> Iterator[Step]:
-    """Yield commands that meet fail points, and what is true behind each."""
+    """Yield commands that meet fail points, and reads of the state after each."""
     count = 100
     for code in (10107, 13436, 91, 11602, 189, 11600, 50, 6, 112, 262):
         count += 1
@@ -270,7 +270,7 @@ def times() -> Iterator[Step]:
 
 
 def streams() -> Iterator[Step]:
-    """Yield change streams: resumed behind each batch and each change, and behind the end of their collection."""
+    """Yield change streams: resumed after each batch and each change, and after the end of their collection."""
     yield watch()
     yield insert(50, **MAJORITY)
     yield more(maxTimeMS=1000)
@@ -319,7 +319,7 @@ def outcome(reply: dict[str, Any]) -> dict[str, Any]:
     if "cursor" in reply:
         batch = reply["cursor"].get("firstBatch", reply["cursor"].get("nextBatch"))
         if "postBatchResumeToken" in reply["cursor"]:
-            # The end of a collection is told in one event or two.
+            # The end of a collection gives one event or two.
             told["changes"] = [change["documentKey"]["_id"] for change in batch if "documentKey" in change]
         else:
             told["batch"] = [[document["_id"], document["value"]] for document in batch]
@@ -339,13 +339,13 @@ class Recorder:
         self._address = (host, port)
         self._line = Line(host, port)
         self._cursor = 0
-        # By the names that stand for them in commands: the times and tokens of the last answers that had some.
+        # Name in commands -> the time or token of the last answer that had one.
         self._known: dict[str, Any] = {}
 
     def play(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Return what counts in the answer."""
+        """Return the relevant fields of the answer."""
         sent: dict[str, Any] = self._filled(command)
-        # What a driver sends as a long, mongod takes as nothing else.
+        # Drivers send these as longs, and mongod accepts no other type.
         sent |= {name: Int64(sent[name]) for name in ("txnNumber", "getMore") if name in sent}
         is_admin = not {"commitTransaction", "abortTransaction", "configureFailPoint"}.isdisjoint(command)
         try:

@@ -2,9 +2,9 @@
 
     python tools/specifications.py build/specifications
 
-They are laid out as the specifications' own repository has them, which is what the tests read. PyMongo's copies lack
-some files, and a few are its own; those are left out. Does nothing where the folder is of the pinned version already.
-Without a network it says why in NAME.txt beside the folder, and exits as usual: the tests' last lines repeat it.
+The layout is that of the specifications' own repository, which the tests read. PyMongo's copies lack some files; a few
+files are PyMongo's own and are left out. Does nothing if the folder has the pinned version already. Without a network
+it writes the reason to NAME.txt beside the folder, and exits with 0: the tests' last lines repeat the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from pymongo_source import NotFetched, fetch_archive, pinned_version
 
-# In the laid out folder: says where it is from. The published cases have no such file.
+# Names the origin, inside the folder. The published cases have no such file.
 ORIGIN = "ORIGIN.txt"
 
 # Folders of PyMongo's tests, and where the specifications have the same.
@@ -67,7 +67,7 @@ FOLDERS = {
     "versioned-api": "versioned-api/tests",
 }
 
-# What PyMongo changed for itself: the order of two events, the level of a message.
+# Cases that PyMongo changed for itself: the order of two events, the level of a message.
 CHANGED = (
     "connection_monitoring/pool-create-min-size-error.json",
     "server_selection_logging/operation-id.json",
@@ -75,13 +75,13 @@ CHANGED = (
     "server_selection_logging/sharded.json",
     "server_selection_logging/standalone.json",
 )
-# What cannot be played while all times of a case are multiplied: the round trip that it compares a limit with is not.
+# Cases that cannot be played with multiplied times: they compare a limit with a round trip, which is not multiplied.
 TIMED = ("csot/command-execution.json", "csot/runCursorCommand.json")
 LEFT_OUT = frozenset((*CHANGED, *TIMED))
 
 
 def place_of(name: str) -> str | None:
-    """Return where a file of PyMongo's tests belongs; None: nowhere."""
+    """Return where a file of PyMongo's tests belongs; None if it is left out."""
     path = PurePosixPath(name)
     if path.suffix != ".json" or name in LEFT_OUT:
         return None
@@ -115,7 +115,7 @@ def lay_out(archive: Path, folder: Path, version: str) -> int:
 
 
 def is_current(folder: Path, version: str) -> bool:
-    """Return whether a folder has the cases of this version, as they are laid out today."""
+    """Return whether a folder has the cases of this version in the current layout."""
     try:
         origin = json.loads((folder / ORIGIN).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -129,7 +129,7 @@ def layout() -> str:
 
 
 def main() -> int:
-    """Lay them out; return an exit status, which is no failure where they cannot be had."""
+    """Lay the cases out; return an exit status, which is 0 even if they cannot be fetched."""
     folder = Path(sys.argv[1])
     told = folder.with_suffix(".txt")
     try:

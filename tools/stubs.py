@@ -317,7 +317,7 @@ class Writer:
         self._needed: set[tuple[str, str]] = set()
         self.is_async = False
         self._handed_out = DOCUMENT
-        # What stands for a type parameter of a base in the class that is written, and where it is said.
+        # Type parameter of a base -> its argument in the written class, and the module that gives it.
         self.arguments: dict[str, tuple[Module, ast.expr]] = {}
 
     def text(self) -> str:
@@ -442,7 +442,7 @@ class Writer:
         if node.returns is None:
             raise Defect(f"{module.name}: {node.name} has no return annotation")
         decorators = [f"@{ast.unparse(decorator)}" for decorator in node.decorator_list]
-        # A checker sees the method.
+        # A type checker sees the method itself.
         decorators = [decorator for decorator in decorators if decorator != "@database_too"]
         keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
         if self.is_async and not decorators and base_name(node.returns) == "FaceResult":
@@ -475,7 +475,7 @@ class Writer:
         return lines
 
     def _overloads(self, module: Module, node: Function) -> list[tuple[str, str]]:
-        """Return the annotations of `codec_options` and the return types, where its document class decides them."""
+        """Return the annotations of `codec_options` and the return types, if its document class decides them."""
         returns = ast.unparse(node.returns) if node.returns else ""
         if "codec_options" not in {argument.arg for argument in node.args.args} or node.name == "__init__":
             return []
@@ -539,7 +539,7 @@ def is_public(name: str) -> bool:
 
 
 def key_of(node: Function) -> str:
-    """Return the name of a member; a property's setter has a key of its own."""
+    """Return the name of a member; a property's setter has its own key."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Attribute) and decorator.attr in {"setter", "deleter"}:
             return f"{node.name}.{decorator.attr}"

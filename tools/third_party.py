@@ -133,7 +133,7 @@ def _text(crate: dict[str, Any]) -> str:
     fitting = [[path for path in files if kind in path.name.lower()] for kind in kinds]
     if len(kinds) == 1:
         return _clean((*fitting[0], *files)[0])
-    # Without names that tell them apart, all are needed.
+    # If their names do not distinguish licences, all files are needed.
     texts = itertools.chain(*fitting) if all(fitting) else files
     return "\n\n".join(map(_clean, texts))
 

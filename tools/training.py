@@ -1,9 +1,9 @@
-"""Do the usual work of a program, so that the compiler learns which paths are usual: `make trained`.
+"""Do the usual work of a program, so that the compiler learns which code paths are common: `make trained`.
 
-maturin runs it with a build that counts its branches, and then builds again by the counts: the usual path of a function
-stands in one piece, and what is rare out of its way. No server is needed: a process beside this one answers every
-command. The work is broader than what `tools/instructions.py` counts, with documents of its own, since a path that is
-missing here is taken for a rare one.
+maturin runs it with a build that counts its branches, and then builds again with the counts: the common path of a
+function is contiguous, and rare code is moved away from it. No server is needed: another process answers every command.
+The work is broader than that of `tools/instructions.py`, with its own documents, since a path that is missing here is
+treated as rare.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Person(Document):
 
 
 class Order(Document):
-    """An order, as the answering process gives it."""
+    """An order, as the answering process returns it."""
 
     __collection__ = "people"
     customer: str
@@ -159,7 +159,7 @@ def train_columns() -> None:
 
 
 def train_driver(uri: str) -> None:
-    """Do the everyday operations on every face that needs no package beside."""
+    """Do the everyday operations on every face that needs no further package."""
     with mangonel.MongoClient(uri) as client:
         for _ in range(everyday.ROUNDS):
             play(everyday.rows(client["shop"]["people"]))
@@ -189,12 +189,12 @@ def train_mapper(uri: str) -> None:
 
 
 def main() -> None:
-    """Do all of it; with a number, be the process that answers on that socket."""
+    """Do all work; with a number, answer commands on the socket with that number instead."""
     if sys.argv[1:]:
         everyday.REPLIES["find"] = everyday.cursor(orders(MANY))
         everyday.answer(socket.socket(fileno=int(sys.argv[1])))
         return
-    # What the rows print is for those who count.
+    # The rows' output is needed only for counting.
     with contextlib.redirect_stdout(io.StringIO()):
         train_codec()
         train_columns()

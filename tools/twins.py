@@ -1,8 +1,8 @@
 """The types of the mapper's asyncio twins, `odm/_twins.pyi`; a part of `tools/stubs.py`.
 
 A method under `@terminal` (`odm/_terminal.py`) gets its twin when its class is made. For each class with a base from
-`odm._twins` this writes that base: the signatures of its twins, which are those of the terminals but for what they
-return. Nothing of the package is imported.
+`odm._twins` this writes that base: the signatures of its twins, which differ from the terminals' only in the return
+type. Nothing of the package is imported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ KNOWN = {
     "overload": "typing",
 }
 
-# Else the coroutine of the asyncio face is dropped, and no type checker says so.
+# Otherwise the coroutine of the asyncio face is dropped, and no type checker reports it.
 HOW_TO_END = "its twin returns the coroutine that port.flow() returns"
 
 HEADER = "# Written by tools/stubs.py from the mapper's terminals; change those, then run `make stubs`.\n"
@@ -62,7 +62,7 @@ class Source:
     classes: list[ast.ClassDef] = field(default_factory=list)
 
     def read(self, body: list[ast.stmt]) -> None:
-        """Take up what stands in the module, in `if TYPE_CHECKING:` too."""
+        """Read the statements of the module, including those in `if TYPE_CHECKING:`."""
         for node in body:
             if isinstance(node, ast.ClassDef):
                 self.classes.append(node)

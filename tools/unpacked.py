@@ -24,7 +24,7 @@ from mangonel.engines.programs import PACKAGES, has_program, installing_nothing 
 
 TIMEOUT = 120.0  # seconds for one command
 NOT_LOADED = 127  # exit status of a program with a missing library
-WAIT = 10  # seconds for an answer of a mirror
+WAIT = 10  # seconds for a mirror's answer
 
 
 class Unavailable(Exception):
@@ -81,7 +81,7 @@ def _archives(package: str, work: Path) -> list[Path]:
         "Acquire::Retries=1",
         f"Acquire::http::Timeout={WAIT}",
         f"Acquire::https::Timeout={WAIT}",
-        # root need not give the folder to apt's download user.
+        # Otherwise root would have to give the folder to apt's download user.
         *(["APT::Sandbox::User=root"] if os.geteuid() == 0 else []),
     ):
         apt += ["-o", option]

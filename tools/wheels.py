@@ -1,10 +1,10 @@
 """Build the wheels of all systems on this one: `make wheels`, or `tools/wheels.py manylinux-x86_64 --python 3.13`.
 
 zig is the C compiler and linker, except for Windows, where it is MinGW's gcc (apt-get install gcc-mingw-w64-x86-64). So
-neither containers nor other machines are needed. Wheels that run on this machine are compiled by a profile of the
-driver's usual work (tools/training.py), which needs `rustup component add llvm-tools`; the others are compiled without.
-Each wheel is inspected: its name, the C library symbols that it needs, its contents. tools/smoke.py, on a machine of
-its kind, tests whether it runs.
+neither containers nor other machines are needed. Wheels that run on this machine are compiled with a profile of the
+driver's usual work (tools/training.py), which needs `rustup component add llvm-tools`; the others are compiled without
+one. Each wheel is inspected: its name, the C library symbols that it needs, its contents. tools/smoke.py, on a machine
+of its kind, tests whether it runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TARGETS = {
     "windows": Target("x86_64-pc-windows-gnu", "", "win_amd64"),
 }
 
-# What is not played in training is compiled for speed too, not for size.
+# Compile code that training does not reach for speed too, not for size.
 FOR_SPEED = "-Cllvm-args=-pgso=false"
 UNKNOWN = "no profile data available"
 MINGW = "x86_64-w64-mingw32"
@@ -127,7 +127,7 @@ def find_interpreters(minors: list[str] | tuple[str, ...]) -> Iterator[tuple[str
 
 
 def make(target: Target, minor: str, interpreter: Interpreter, out: Path) -> Path:
-    """Return the new wheel, compiled by a profile if it runs here."""
+    """Return the new wheel, compiled with a profile if it runs here."""
     if not target.triple.endswith("linux-gnu") or target.triple != host():
         return build(target, minor, interpreter.headers, out)
     with tempfile.TemporaryDirectory() as folder:
@@ -145,8 +145,8 @@ def host() -> str:
 def train(target: Target, minor: str, interpreter: Interpreter, folder: Path) -> Path:
     """Return the profile of the usual work, from a build that counts its branches.
 
-    zig cannot link such a build, so the system's compiler does. All else is as for the wheel: the profile finds a
-    function by its name, which depends on how cargo is called.
+    zig cannot link such a build, so the system's compiler does. Everything else is as for the wheel: the profile finds
+    a function by its name, which depends on how cargo is called.
     """
     root = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout
     merge = Path(root.strip(), "lib/rustlib", target.triple, "bin/llvm-profdata")

@@ -1,4 +1,4 @@
-"""Refuse words that this project once coined for things that the field has a name for, and sentences without an actor.
+"""Refuse words that this project once coined for things with an established name, and sentences without an actor.
 
     python tools/words.py [FOLDER ...]      without folders: those of FOLDERS
 
@@ -44,7 +44,8 @@ WORDS = {
     r"(the|a) (server.s |lost )?line (broke|was|is|that|went|failed)": "connection",
     r"(what|all that) \S+ came to": "result",
 }
-# They hide who acts: name the part, the process or the program. Data, identifiers and plain English take these lines.
+# These words hide who acts: name the part, the process or the program. The lines left are data, identifiers and plain
+# English.
 UNNAMED = re.compile(r"\b(nobody|somebody|whoever|whatever)\b")
 MOST_UNNAMED = 60
 # (path below the root, text of the line): places where the plain word is meant.
@@ -63,7 +64,7 @@ MEANT = {
 _ALL = re.compile(
     "|".join(f"(?P<w{number}>(?<![a-z]){word}(?![a-z]))" for number, word in enumerate(WORDS)), re.IGNORECASE
 )
-# Without what may not stand beside a word: searched in a file's small letters first, since most files have none.
+# Without the word boundaries: searched first in a file's lower-case text, since most files have no match.
 _PLAIN = [re.compile(word) for word in WORDS]
 # `ErrandList` and `set_attention` are read as `Errand_List` and `set attention`.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -1,4 +1,4 @@
-"""Datadog, by the OpenTelemetry API of ddtrace."""
+"""Datadog, through the OpenTelemetry API of ddtrace."""
 
 # ruff: noqa: E402 - agents read the environment at import.
 

@@ -1,4 +1,4 @@
-"""Elastic APM, by `mangonel.contrib.elastic`."""
+"""Elastic APM, through `mangonel.contrib.elastic`."""
 
 # ruff: noqa: E402 - agents read the environment at import.
 

@@ -1,4 +1,4 @@
-"""New Relic, by its hybrid agent, which takes OpenTelemetry's spans as its own. What it sends goes nowhere."""
+"""New Relic, through its hybrid agent, which accepts OpenTelemetry's spans as its own. Nothing is sent to New Relic."""
 
 # ruff: noqa: E402 - agents read the environment at import.
 
@@ -30,9 +30,9 @@ send = AgentProtocol.send
 
 
 def keep(self: Any, method: str, payload: Any = (), *args: Any, **kwargs: Any) -> Any:
-    """Keep what is sent, and go on."""
+    """Keep the data that is sent, and continue."""
     if method == "span_event_data":
-        # Packed as the collector gets it.
+        # In the form that the collector receives.
         sent.extend(json.loads(json.dumps(payload, default=_plain))[-1])
     return send(self, method, payload, *args, **kwargs)
 

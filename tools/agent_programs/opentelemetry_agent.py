@@ -1,4 +1,4 @@
-"""OpenTelemetry, by its own instrumentor."""
+"""OpenTelemetry, through its own instrumentor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentry, by `mangonel.contrib.sentry`."""
+"""Sentry, through `mangonel.contrib.sentry`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ events: list[Any] = []
 
 
 class Local(Transport):
-    """Keeps what would be sent."""
+    """Keeps the envelopes that would be sent."""
 
     def capture_envelope(self, envelope: Any) -> None:
         events.extend(item.payload.json for item in envelope.items if item.type == "transaction")

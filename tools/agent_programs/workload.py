@@ -1,4 +1,4 @@
-"""The operations that every agent watches: a few of each package on each face, each within a span of the caller's.
+"""The operations that every agent watches: a few of each package on each face, each inside a span of the caller.
 
 An agent's program passes `play` a function that begins such a span; `play` returns the cells of the agent's column.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any
 
-# In the values of every operation, so that no span may have it.
+# A secret in the values of every operation: no span may contain it.
 SECRET = "a-value-that-no-span-shows"
 
 PACKAGES = ("driver", "mapper", "GridFS", "web sessions")

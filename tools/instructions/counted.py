@@ -30,7 +30,7 @@ def play(rows: Mapping[str, tuple[Callable[[Any], object], Any]]) -> None:
 
 
 async def play_on_loop(rows: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
-    """Do as `play` does with functions whose results are awaited by the running task."""
+    """Do the same as `play` with functions whose results the running task awaits."""
     gc.disable()
     for name, call in rows.items():
         for _ in range(TIMES):

@@ -1,7 +1,7 @@
 """The everyday operations for `tools/instructions.py`: counted from the call to its result, on both faces.
 
-A process beside this one answers every command with the same reply, so that no server's work is counted. Monitoring
-is at rest meanwhile. `COUNTED_DRIVER=pymongo` counts the same calls of PyMongo.
+Another process answers every command with the same reply, so that no server's work is counted. Monitoring is idle
+meanwhile. `COUNTED_DRIVER=pymongo` counts the same calls of PyMongo.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PERSON = {"_id": 3, "n": 3, "name": "Ada", "born": 1815}
 
 
 def cursor(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the reply that has these documents and no more."""
+    """Return a reply with exactly these documents."""
     return {"cursor": {"firstBatch": documents, "id": 0, "ns": "shop.people"}, "ok": 1}
 
 
@@ -55,7 +55,7 @@ REPLIES: dict[str, dict[str, Any]] = {
 
 
 def answer(listener: socket.socket) -> None:
-    """Answer commands on all connections until standard input ends, as it does with the process beside this one."""
+    """Answer commands on all connections until standard input ends, which happens when the counted process ends."""
     import selectors
 
     address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -151,7 +151,7 @@ def main() -> None:
             everyday = rows(clients.enter_context(DRIVER.MongoClient(uri))["shop"]["people"])
             if DRIVER.__name__ == "mangonel":
                 everyday.update(observed(uri, clients))
-            # The least of several rounds counts: in the first, what watches the server still begins.
+            # The smallest count of several rounds is kept: during the first, monitoring still starts up.
             for _ in range(ROUNDS):
                 play(everyday)
         on_loop(uri)
@@ -161,11 +161,11 @@ def main() -> None:
 def serving(*program: str) -> Iterator[str]:
     """Run a program that answers on the socket whose number is its last argument; yield the server's URI."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        # A program of its own: callgrind goes on counting in a fork.
+        # A separate program: callgrind would continue to count in a fork.
         arguments = [sys.executable, *program, str(listener.fileno())]
         shared = [listener.fileno()]
         with subprocess.Popen(arguments, pass_fds=shared, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL):
-            # One heartbeat, and then none for an hour.
+            # One heartbeat, then none for an hour.
             yield f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
 
 
@@ -210,10 +210,10 @@ def person_getter(uri: str) -> Callable[[], Awaitable[object]]:
 
 
 def observed(uri: str, clients: contextlib.ExitStack) -> dict[str, tuple[Callable[[Any], object], Any]]:
-    """Return `find_one_by_id` by clients that are observed.
+    """Return `find_one_by_id` on clients that are observed.
 
-    Over it, `find_one_counted` has what metrics cost, `find_one_unrecorded` what spans cost that nothing records, and
-    `find_one_recorded` what two spans cost that a processor of the SDK gets.
+    In addition to it, `find_one_counted` has the cost of metrics, `find_one_unrecorded` that of spans that nothing
+    records, and `find_one_recorded` that of two spans that a processor of the SDK receives.
     """
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 

@@ -1,8 +1,8 @@
 """The mapper's rows for `tools/instructions.py`: documents to objects, and one changed field up to the encoded update.
 
-If two attributes share an entry of the interpreter's cache, a row takes up to a half more; which ones do depends on
-addresses and on the numbers of classes. So these rows run in their own processes, apart from the codec's, several times
-with new classes, and the smallest count wins.
+If two attributes share an entry of the interpreter's cache, a row takes up to half as much again; which attributes do
+so depends on addresses and on the version tags of classes. So these rows run in their own processes, several times with
+new classes, and the smallest count wins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mangonel.lab.experiments.mappers import article
 
 USERS, POSTS = 100, 20
 ROUNDS = 4
-# No server listens here, and none is asked.
+# No server listens here, and the rows need none.
 NOWHERE = Target("mongodb://127.0.0.1:1/?connect=false", "shop", "counted")
 
 

@@ -1,9 +1,9 @@
-"""A page of thirty documents as JSON on Tornado, for `tools/instructions.py --page`: by `to_json`, or ready bytes.
+"""A page of thirty documents as JSON on Tornado, for `tools/instructions.py --page`: from `to_json`, or ready bytes.
 
-`COUNTED_PAGE` is `to_json` or `ready`. One process asks for the page on a hundred connections at once, and another one
-answers the driver's commands. A thousand requests come before those that are counted: by then every connection is open,
-and the interpreter has specialised the code. How many requests a turn of the loop serves depends on the machine, so a
-count varies by about a hundredth.
+`COUNTED_PAGE` is `to_json` or `ready`. One process requests the page on a hundred connections at once, and another one
+answers the driver's commands. A thousand requests precede the counted ones: by then every connection is open, and the
+interpreter has specialised the code. How many requests a turn of the loop serves depends on the machine, so a count
+varies by about a hundredth.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REQUEST = "GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 async def serve(uri: str, row: str) -> None:
-    """Serve the page of a server's documents until its client asks for an end."""
+    """Serve the page of a server's documents until the client ends it."""
     from tornado.httpserver import HTTPServer
     from tornado.testing import bind_unused_port
     from tornado.web import Application, RequestHandler
@@ -65,7 +65,7 @@ async def serve(uri: str, row: str) -> None:
 
 
 async def ask(port: int) -> None:
-    """Ask for the page as often as it is to be counted, and before to warm the server up."""
+    """Warm the server up, then request the page as often as it is to be counted."""
     connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(AT_ONCE)]
 
     async def one(path: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,8 +2,8 @@
 
 The tests come from the libraries' source distributions. Each library runs in a virtual environment of the cache
 (`$XDG_CACHE_HOME/mangonel/library-suites`), which keeps the output of both runs as well, and, as root, in a network of
-its own, since most of them expect a server at port 27017. Writes nothing into the repository but, with `--write`, the
-rows of these libraries in the table in docs/compatibility.md.
+its own, since most of them expect a server at port 27017. Writes nothing into the repository except, with `--write`,
+the rows of these libraries in the table in docs/compatibility.md.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _served(name: str, suite: Suite, through: list[str]) -> Outcome:
 
 
 def _enter_own_network() -> None:
-    """As root, start this program again in a network without anything else at the port."""
+    """As root, restart this program in a network namespace in which the port is free."""
     if os.geteuid() != 0 or "MANGONEL_OWN_NETWORK" in os.environ:
         return
     within = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, *sys.argv]

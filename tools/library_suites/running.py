@@ -28,12 +28,12 @@ class Outcome:
     tests: dict[str, str]
 
     def count(self, state: str) -> int:
-        """Return how many tests ended so."""
+        """Return how many tests ended with this outcome."""
         return sum(found == state for found in self.tests.values())
 
 
 def environment(suite: Suite) -> tuple[Path, Path]:
-    """Return the interpreter of a suite and the folder in which it runs; fetch what is not there."""
+    """Return the interpreter of a suite and the folder in which it runs; fetch what is missing."""
     folder = CACHE / suite.requirement
     python = folder / "venv/bin/python"
     done = folder / "ready"
@@ -43,7 +43,7 @@ def environment(suite: Suite) -> tuple[Path, Path]:
         subprocess.run(
             [sys.executable, "-m", "venv", "--clear", "--without-pip", folder / "venv"], check=True
         )
-        # What is imported is compiled then: a library's needs are mostly code that its tests do not reach.
+        # Not compiled in advance: most code of a library's dependencies is never imported by its tests.
         pip = [sys.executable, "-m", "pip", "--python", python, "--quiet", "--disable-pip-version-check"]
         pip += ["install", "--no-compile"]
         subprocess.run(
@@ -84,7 +84,7 @@ def play(name: str, suite: Suite, through: list[str]) -> Outcome:
     """Run a suite once and return how each test ended.
 
     Args:
-        through: what stands between the interpreter and its program.
+        through: arguments between the interpreter and its program.
     """
     python, place = environment(suite)
     with tempfile.TemporaryDirectory() as folder:

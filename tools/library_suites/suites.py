@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Every environment has the first two and the last; PyMongo is installed whatever a library allows.
+# Every environment has the first two and the last; PyMongo's version is fixed whatever a library allows.
 RUNNER = ("pytest", "pytest-timeout", "pytz")
 PYMONGO = "pymongo==4.20.0"
 LANGCHAIN = ("langchain-ollama", "langchain-openai", "pytest-asyncio", "pytest-mock")
@@ -18,7 +18,7 @@ class Suite:
     Args:
         requirement: the library, pinned to a version whose source distribution carries its tests.
         tests: their folder or file in the source distribution; for a program, its labels.
-        needs: what they import besides.
+        needs: further packages that they import.
         removed: a folder of the source that would hide the installed package with its compiled modules.
         options: further options of pytest or of the program.
         replica_set: whether the server is a replica set of one, for transactions.
@@ -92,7 +92,7 @@ SUITES = {
         },
         host="django==5.2.19",
         program="runtests.py",
-        # Needs GDAL; its own list leaves it out where there is none.
+        # Needs GDAL; the backend's own list leaves it out if GDAL is missing.
         left_out=("gis_tests_",),
     ),
     "eve": Suite(

@@ -60,7 +60,7 @@ def fetch(cache: Path, version: str) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     lock = (cache / ".lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # A changed instrument makes other files.
+    # A changed `instrument.py` writes different files.
     mark = tree / ".instrument"
     source = (Path(__file__).parent / "instrument.py").read_text(encoding="utf-8")
     if mark.exists() and mark.read_text(encoding="utf-8") == source:

@@ -64,7 +64,7 @@ def answer(value: Any, name: str) -> Any:
 
 @cache
 def _observer() -> Any:
-    """Return a blocking client of the deployment, for facts that the tested client's public names do not tell."""
+    """Return a blocking client of the deployment, for facts that the tested client's public names do not show."""
     from mangonel import MongoClient
 
     return MongoClient(os.environ["DB_IP"], int(os.environ["DB_PORT"]), directConnection=True)

@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-# Why a test fails on PyMongo itself, by its message; the first match counts.
+# Pattern of a message -> why the test fails on PyMongo itself; the first match counts.
 CAUSES = (
     (r"^$", "expected to fail by the suite itself"),
     (

@@ -52,7 +52,7 @@ def counting(peer: Path) -> set[str]:
 
 
 def merge(whole: Path, part: Path, files: Iterable[str], partly: bool) -> None:
-    """Replace in `whole` the results of these files, or with `partly` only of the same tests, by those of `part`."""
+    """Replace the results of these files in `whole` with those of `part`; with `partly`, only of the same tests."""
     with whole.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept, new = load(whole), load(part)

@@ -52,7 +52,7 @@ PYTHONS = {
 }
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 INSTALLED = "mangonel-installed"
-# Newer versions use functions that Wine lacks, or crash in ones that it has.
+# Newer versions use functions that Wine lacks, or crash in functions that it has.
 OLDER = ("cryptography==43.0.3", "numpy==2.1.3")
 NOT_UNDER_WINE = re.compile(
     r"(?i)(cryptography|numpy|pandas|pyarrow|polars|duckdb|pymongoarrow|playwright|nodejs|ruff|basedpyright)"

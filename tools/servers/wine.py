@@ -37,7 +37,7 @@ def make(folder: Path, mirror: str = debian.MIRROR) -> Path:
     prefix = root / _PREFIX.lstrip("/")
     if not (prefix / _MADE).exists():
         say("making Wine's folder: a minute")
-        shutil.rmtree(prefix, ignore_errors=True)  # what a signal cut short would hang
+        shutil.rmtree(prefix, ignore_errors=True)  # a run that a signal interrupted would hang
         debian.check(root, ["env", "-i", *environment(), PROGRAM, "wineboot", "--init"])
         (prefix / _MADE).touch()
     return root

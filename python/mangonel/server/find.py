@@ -38,13 +38,13 @@ MISSING_LIBRARY = re.compile(r"error while loading shared libraries: (\S+?): (.*
 
 
 def find_mongod(mongod: str | os.PathLike[str] | None = None) -> str:
-    """Return the path of a mongod: the argument, else MANGONEL_MONGOD, else PATH, else the wheel.
+    """Return the path of the first mongod found: the argument, MANGONEL_MONGOD, PATH, the wheel.
 
     Args:
         mongod: a path that takes precedence over everything else.
 
     Raises:
-        MongodNotFound: there is none, or the argument or variable names a file that cannot be run.
+        MongodNotFound: no mongod was found, or the argument or variable names a file that cannot be run.
 
     Example:
         >>> find_mongod()
@@ -81,7 +81,7 @@ def mongod_version(path: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=16)
 def _version(path: str, modified: int) -> tuple[int, ...]:
-    # Cached, since every server asks and a run costs 25 ms; a replaced binary has another modification time.
+    # Cached, since every server needs it and a run costs 25 ms; a replaced binary has another modification time.
     try:
         ran = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL

@@ -22,10 +22,10 @@ from mangonel.server.wire import CommandError
 
 __all__ = ["start"]
 
-RECORD = "mangonel.json"  # in kept data: the arguments that it was made with, and its ports
+RECORD = "mangonel.json"  # file in kept data with the deployment's arguments and ports
 KEY_FILE = "keyfile"
 PORT_ATTEMPTS = 10
-CACHE_GB = "0.25"  # the least that mongod takes; several servers share 2 GiB
+CACHE_GB = "0.25"  # the minimum that mongod accepts; several servers share 2 GiB
 OPLOG_MB = "256"
 # A small journal that grows on demand saves 290 MB a member for temporary data.
 SMALL_JOURNAL = ["--wiredTigerEngineConfigString", "log=(file_max=32MB,prealloc=false)"]
@@ -118,7 +118,7 @@ def start(
                 member._tls = tls_context(options)
         used = [member.port for member in server.members]
         if not is_temporary and not is_made:
-            # A start that is broken off may have initiated the set, whose configuration names these ports.
+            # An interrupted start may have initiated the set, whose configuration names these ports.
             _write_record(directory, replica_set, used, is_made=False)
         primary = _become_deployment(server, replica_set, is_made, settings, deadline)
         if auth or (replica_set > 1 and not is_made):

@@ -21,15 +21,15 @@ from mangonel.server.find import missing_library
 __all__ = ["POLL", "Process", "Supervisor", "free_port"]
 
 HOST = "127.0.0.1"
-POLL = 0.02  # seconds between two looks at a log or a process
+POLL = 0.02  # seconds between two checks of a log or a process
 ANSWER_TIMEOUT = 30.0  # seconds; the supervisor answers within a millisecond unless the machine hangs
 LISTENING = b'"Waiting for connections"'
-ADDRESS_IN_USE = 48  # exit status of mongod, where it could not bind
+ADDRESS_IN_USE = 48  # exit status of a mongod that could not bind
 # mongod logs this and aborts if another process bound the same port at the same moment and listened first.
 LISTENS_ALREADY = b"Address already in use"
 LOG_LINES = 6
 FULL = "No space left on device"
-LEAST_FREE = 1_000_000  # bytes of a disk that counts as full
+LEAST_FREE = 1_000_000  # free bytes below which a disk counts as full
 
 
 class Supervisor:
@@ -46,7 +46,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._buffer = b""
-        # In a session of its own: Ctrl-C in the terminal must reach the parent only.
+        # In its own session: Ctrl-C in the terminal must reach only the parent.
         self._popen = subprocess.Popen(
             [sys.executable, "-I", "-S", script, str(self._owner), remove or ""],
             stdin=subprocess.PIPE,
@@ -166,7 +166,7 @@ class Process:
         before = [text for text in before if not text.startswith("I ")]
         lines = [*before[-LOG_LINES:], *(severe or records)[-LOG_LINES:]]
         directory = os.path.dirname(self.log)
-        # The log may be on the full disk itself, and have no room to say so.
+        # The log may itself be on the full disk, and so lack the message.
         if any(FULL in line for line in lines) or _is_full(directory):
             lines.append(
                 f"the disk of {directory} is full: make room there, or name another folder, by dbpath or, for "

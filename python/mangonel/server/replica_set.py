@@ -35,7 +35,7 @@ def initiate(run: Run, ports: Sequence[int], settings: Mapping[str, Any] | None)
     try:
         run({"replSetInitiate": config})
     except CommandError as error:
-        # A start that was broken off had initiated it, and may have made its user.
+        # An interrupted start has initiated the set, and may have created its user.
         if error.code not in (ALREADY_INITIALIZED, UNAUTHORIZED):
             raise
 
@@ -76,7 +76,7 @@ def wait_for_members(runs: Sequence[Run], deadline: float, check: Callable[[], N
 
 
 def _named(run: Run, state: str) -> str:
-    """Return the state; "other" with the server's own word for it, such as RECOVERING."""
+    """Return the state; "other" is followed by the server's own name for it, such as RECOVERING."""
     if state != "other":
         return state
     try:
@@ -99,7 +99,7 @@ def step_up(run: Run) -> bool:
 
 
 def write_to_all(run: Run, auth: tuple[str, str] | None, members: int, timeout: float) -> None:
-    """Write to all members: the first user, through the localhost exception, or else a marker document.
+    """Write to all members: the first user, through the localhost exception, or otherwise a marker document.
 
     Each member copied the primary's data at its own moment and knows only later operations. Once all know this write,
     each can follow any newly elected member. Kept data may contain the user already.

@@ -93,7 +93,7 @@ def dispatch(options: argparse.Namespace) -> int:
             return 0
         for member in server.members:
             if not member.is_running:
-                # Temporary data goes now, and the log with it.
+                # Temporary data is removed now, and the log with it.
                 status = member._process.exit_status()
                 _say(f"mangonel serve: mongod ended by itself: {member.address}, exit status {status}")
                 _say(member._process.log_tail())

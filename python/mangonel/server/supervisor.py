@@ -1,4 +1,4 @@
-"""Owns the mongods of one server, in a process of its own, so that none of them outlives the parent.
+"""Owns the mongods of one server, in a separate process, so that none of them outlives the parent.
 
 Run by path with `python -I -S`, so it imports nothing of mangonel. It reads one JSON request per line and answers each
 with one line. When the parent exits for any reason, the supervisor ends every mongod and removes the temporary data. It
@@ -20,11 +20,9 @@ from contextlib import suppress
 from typing import Any
 
 STOP_GRACE = 10.0  # seconds a mongod with kept data gets for a clean end
-PARENT_LOOK = 5.0  # seconds between two looks at the parent's id
+PARENT_LOOK = 5.0  # seconds between two checks of the parent's id
 PR_SET_PDEATHSIG = 1
-OPEN_FILES = (
-    64_000  # what MongoDB recommends; users' shells start with 1024, and a mongod without files left aborts
-)
+OPEN_FILES = 64_000  # MongoDB's recommendation; shells start with 1024, and a mongod out of files aborts
 
 
 class Keeper:

@@ -5,7 +5,7 @@
     orders.write.format("mangonel").mode("append").options(database="shop", collection="copies", key="_id").save()
     spark.readStream.format("mangonel_changes").options(database="shop", collection="orders").load()
 
-Parts are planned by the driver and read by Python workers straight into Arrow. Credentials are never pickled: set
+Spark's driver plans the parts, and Python workers read them straight into Arrow. Credentials are never pickled: set
 `MANGONEL_URI` in the environment of driver and executors. Needs `pip install "mangonel[spark]"` and Java 17.
 """
 

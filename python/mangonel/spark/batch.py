@@ -40,21 +40,21 @@ _SAMPLE = 1_000
 class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is untyped here
     """A collection: `spark.read.format("mangonel")` and `frame.write.format("mangonel").mode("append")`.
 
-    Options of both: `database`, `collection`, `uri` (for driver and workers, without a password; else set the
+    Options of both: `database`, `collection`, `uri` (for driver and workers, without a password; otherwise set the
     environment variable `MANGONEL_URI`, or the one that `connect` names).
 
-    Options of reading: `filter` (extended JSON), `parts` (how many; by default one for 64 MiB of the collection),
-    `snapshot` ("true": all parts read one moment), `sample` (how many documents the schema is inferred from; by default
-    all), `on_invalid` as for `Cursor.to_arrow`, `pushdown` ("true": MongoDB filters where it can, and Spark filters
-    again; needs `spark.sql.python.filterPushdown.enabled`). Spark 4.3 keeps the filters of a query for later ones of
-    the same `load()` that have none, and these lose rows: with `pushdown`, call `load()` for each query. `filter` has
-    no such condition.
+    Options of reading: `filter` (extended JSON), `parts` (how many; by default one for each 64 MiB of the collection),
+    `snapshot` ("true": all parts read the data of one moment), `sample` (how many documents the schema is inferred
+    from; by default all), `on_invalid` as for `Cursor.to_arrow`, `pushdown` ("true": MongoDB filters where it can, and
+    Spark filters again; needs `spark.sql.python.filterPushdown.enabled`). Spark 4.3 reuses the filters of a query for
+    later queries without filters on the same `load()`, which then lose rows: with `pushdown`, call `load()` for each
+    query. `filter` has no such condition.
 
-    Options of writing, that of streams (`frame.writeStream.format("mangonel")`) included: `key` (columns with commas
-    between them; a row replaces the document with the same values), `once` (a name of this write among all: each task
-    stores its rows in one transaction and only once; a later write of the name stores the missing rows, with the same
-    partitions, or nothing), `ids` (columns of hexadecimal text to store as ObjectIds; by
-    default those that this source has read as text, with UUIDs and those inside of other columns).
+    Options of writing, that of streams (`frame.writeStream.format("mangonel")`) included: `key` (columns, separated by
+    commas; a row replaces the document with the same values in them), `once` (a unique name of this write: each task
+    stores its rows in one transaction and only once; a later write with the same name and partitions stores only the
+    missing rows), `ids` (columns of hexadecimal text to store as ObjectIds; by default the ids and UUIDs that this
+    source has read as text, nested ones included).
 
     Example:
         >>> spark.read.format("mangonel").options(database="shop", collection="orders").load().count()
@@ -67,7 +67,7 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
         return "mangonel"
 
     def schema(self) -> Any:
-        """Return the schema of the collection, which is looked at once; a sample with the option `sample`."""
+        """Return the schema of the collection, inferred once; from a sample with the option `sample`."""
         options = Options(self.options, _READING)
         with options.client() as client:
             collection = options.collection(client)
@@ -143,7 +143,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
         self._columns = noted_fields(schema)
 
     def columns(self, collection: Any) -> list[tuple[str, Any]]:
-        """Return the columns. In a user's schema ids are text, so documents tell which columns hold them."""
+        """Return the columns. In a user's schema ids are text, so documents show which columns hold ids."""
         if self._columns is None:
             found = collection.infer_schema(sample=self._options.number("sample") or _SAMPLE)
             self._columns = fields_of(self._schema, found.schema.fields)
@@ -170,7 +170,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
                 snapshot=options.is_set("snapshot"),
                 connect=options.connect,
             )
-            # Spark has pickled this reader before, so the columns go with the parts.
+            # Spark pickled this reader earlier, so each part carries the columns.
             reader = found.reader()
             settle()
             return [_Part(part, reader) for part in found.parts]
@@ -186,7 +186,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
 
 
 class _FilteringReader(_Reader):
-    """Pushes filters down. A class of its own: unless Spark's configuration allows it, Spark refuses such readers."""
+    """Pushes filters down. A separate class, since Spark refuses such readers unless its configuration allows them."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
         """Take the filters that MongoDB can apply; Spark applies all again."""
@@ -236,10 +236,10 @@ class _Tasks:
         return None
 
     def _complete(self, tasks: int, batch: int | None = None) -> None:
-        """Note that all tasks have stored their rows.
+        """Record that all tasks have stored their rows.
 
         Raises:
-            InvalidOperation: an earlier write of the name had more tasks and did not end.
+            InvalidOperation: an unfinished earlier write with this name had more tasks.
         """
         if (job := self._target.job(batch)) is not None:
             job.complete(tasks)
@@ -249,7 +249,7 @@ class _Writer(_Tasks, DataSourceArrowWriter):  # type: ignore[misc]  # Spark's c
     """Stores the rows of one write."""
 
     def commit(self, messages: list[Any]) -> None:
-        """Note that the write has ended."""
+        """Record that the write has ended."""
         self._complete(len(messages))
 
 
@@ -257,7 +257,7 @@ class _StreamWriter(_Tasks, DataSourceStreamArrowWriter):  # type: ignore[misc] 
     """Stores the rows of every batch of a stream."""
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Note that a batch has ended."""
+        """Record that a batch has ended."""
         self._complete(len(messages), batchId)
 
     def _batch_of(self, context: Any) -> str | None:

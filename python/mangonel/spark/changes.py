@@ -19,18 +19,18 @@ __all__ = ["ChangeSource"]
 
 _KNOWN = frozenset({"filter", "fulldocument"})
 _SCHEMA = "token string, operation string, time timestamp, key string, document string, update string"
-# Milliseconds that a server waits for changes before it says that there are none.
+# Milliseconds that a server waits for changes before it returns an empty batch.
 _WAIT_MS = 200
-# Seconds after which a stream without changes moves its offset on. The server keeps a place for hours at least.
+# Seconds after which a stream without changes advances its offset. The oplog covers hours at least.
 _IDLE_S = 60.0
 
 
 class ChangeSource(DataSource):  # type: ignore[misc]  # Spark's class is untyped here
     """The changes of a collection: `spark.readStream.format("mangonel_changes")`.
 
-    Columns: `token` (of the change, unique and in their order), `operation`, `time`, and, as relaxed extended JSON,
-    `key` (the document's), `document` (the full one) and `update` (what changed). A stream begins with the changes
-    after its start, or where its checkpoint says; an interrupted batch reads the same changes again.
+    Columns: `token` (unique, and sorted like the changes), `operation`, `time`, and, as relaxed extended JSON, `key`
+    (the document's), `document` (the full one) and `update` (the changed fields). A stream begins with the changes
+    after its start, or at its checkpoint; an interrupted batch reads the same changes again.
 
     Options: `database`, `collection`, `uri` and `connect` as for "mangonel"; `filter`, a query of change events as
     extended JSON; `fulldocument` as for `Collection.watch`.
@@ -54,7 +54,7 @@ class ChangeSource(DataSource):  # type: ignore[misc]  # Spark's class is untype
         """Return a reader.
 
         Raises:
-            ConfigurationError: the schema is another than that of changes.
+            ConfigurationError: the schema differs from that of changes.
         """
         if len(schema.fields) != len(_SCHEMA.split(",")):
             raise ConfigurationError(f"expected no schema, or {_SCHEMA}, got {schema.simpleString()}")
@@ -78,7 +78,7 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return the token of the moment of the first call.
 
-        Spark calls again when it plans the first batch: from a later moment it would miss the changes in between.
+        Spark calls again when it plans the first batch: a later token would skip the changes in between.
         """
         if self._first is None:
             with self._options.client() as client:
@@ -86,10 +86,10 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
         return self._first
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return the token of the last change until this moment, or the same one if nothing changed.
+        """Return the token of the last change so far, or the same token if nothing changed.
 
         Not the token of this moment: without further writes, a stream arrives there only with the server's next no-op,
-        up to 10 seconds later. Without changes the token moves on once a minute, so that it stays in the server's log.
+        up to 10 seconds later. Without changes the token advances once a minute, so that it stays within the oplog.
         """
         token: Any = json.loads(start["token"])
         passed = token
@@ -102,7 +102,7 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
                     passed = stream.resume_token
                     if stream.alive:
                         break
-                # It ended with its collection; the next one goes on behind that.
+                # The stream ended with its collection; the next one continues after that.
                 token = passed
         end = json.dumps(token)
         if end == start["token"] and time.monotonic() - self._moved > _IDLE_S:
@@ -135,14 +135,14 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
                         break
 
     def _watch(self, client: Any, token: Any, *, only_tokens: bool = False) -> Any:
-        """Return a change stream behind a token."""
+        """Return a change stream that starts after a token."""
         query, whole = self._options.query(), self._options.text("fulldocument")
         stages = [] if query is None else [{"$match": query}]
         return self._options.collection(client).watch(
             [*stages, {"$project": {"_id": 1}}] if only_tokens else stages,
-            # The server looks up each; the filter may need them.
+            # The server looks up each document; the filter may need it.
             full_document=None if only_tokens and query is None else whole,
-            # Unlike `resume_after`, it continues behind the end of a collection that was dropped or renamed.
+            # Unlike `resume_after`, `start_after` continues after a collection was dropped or renamed.
             start_after=token,
             max_await_time_ms=_WAIT_MS,
         )
@@ -152,7 +152,7 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
 
 
 def _now(collection: Any) -> Any:
-    # A stream that begins with a change has no token before it; this one has no changes.
+    # A stream that begins with a change has no token before it; this stream has no changes.
     with collection.watch([{"$match": {"operationType": ""}}], max_await_time_ms=_WAIT_MS) as stream:
         return stream.resume_token
 

@@ -37,7 +37,7 @@ def node_of(filter: Any, fields: list[tuple[str, Any]]) -> Node | None:
     """
     path: tuple[str, ...] = getattr(filter, "attribute", ())
     kind = kind_at(path, fields)
-    # Without an attribute, it is that of the document.
+    # Without an attribute, the kind is the document's.
     if not isinstance(kind, str):
         return None
     if isinstance(filter, datasource.IsNotNull):
@@ -46,7 +46,7 @@ def node_of(filter: Any, fields: list[tuple[str, Any]]) -> Node | None:
         if isinstance(filter, datasource.In):
             return In(path, tuple(_value_of(value, kind) for value in filter.value))
         operator = _OPERATORS.get(type(filter))
-        # Only equality is the same for an id and its text.
+        # Of all comparisons, only equality gives the same for an id and its text.
         if operator is None or (kind == "object_id" and operator != "eq"):
             return None
         return Compare(operator, path, _value_of(filter.value, kind))
@@ -55,10 +55,10 @@ def node_of(filter: Any, fields: list[tuple[str, Any]]) -> Node | None:
 
 
 def _value_of(value: Any, kind: str) -> Any:
-    """Return a value of Spark as a node has it.
+    """Return a value of Spark in the form that nodes use.
 
     Raises:
-        UnknownPartError: no node has it.
+        UnknownPartError: no node can hold it.
     """
     if isinstance(value, datetime.datetime):
         if value.tzinfo is not None and kind == "date":

@@ -16,7 +16,7 @@ __all__ = ["ENVIRONMENT", "Options"]
 ENVIRONMENT = "MANGONEL_URI"
 """The environment variable with the URI, unless the option `connect` names another."""
 
-# Spark's own, which it gives to sources as well.
+# Spark's own options, which it passes to sources as well.
 _SPARKS = frozenset({"checkpointlocation", "path"})
 
 
@@ -38,7 +38,7 @@ class Options:
         known: names of the options that the source has, beside those of every source.
 
     Raises:
-        ConfigurationError: an option is unknown, one that is needed is missing, or two exclude each other.
+        ConfigurationError: an option is unknown, a required one is missing, or two exclude each other.
     """
 
     def __init__(self, given: Mapping[str, str], known: frozenset[str]) -> None:
@@ -51,7 +51,7 @@ class Options:
             if not self._given.get(name):
                 raise ConfigurationError(f"expected the option {name!r}, got none")
         if self.text("uri") and self.text("connect"):
-            # Plans would be of the one deployment, and rows of the other.
+            # The plan would come from one deployment, and the rows from another.
             raise ConfigurationError(
                 "expected one of the options 'uri' and 'connect', got both; 'connect' names the variable of driver and "
                 "workers"
@@ -100,7 +100,7 @@ class Options:
         """Return a client of this process.
 
         Raises:
-            ConfigurationError: there is no URI, or the option `uri` has a secret, which workers would be sent.
+            ConfigurationError: there is no URI, or the option `uri` has a secret, which would be sent to workers.
         """
         from mangonel import MongoClient
 
@@ -110,7 +110,7 @@ class Options:
             raise ConfigurationError(
                 f"expected a URI in the option 'uri' or the variable {variable}, got neither"
             )
-        # It connects with the first operation, so behind this check.
+        # The client connects with its first operation, so after this check.
         client = MongoClient[Any](uri, connect=False)
         if own and (lacking := carried(client, None).lacking):
             raise ConfigurationError(

@@ -1,6 +1,6 @@
 """Types of Spark and kinds of columns, and tables in the form that Spark expects.
 
-Spark has no ids and UUIDs: both become hexadecimal text, and bytes again where a column's metadata notes them.
+Spark has no ids and UUIDs: both become hexadecimal text, and bytes again if a column's metadata records their kind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KINDS: dict[Any, str] = {
 }
 # The key of a column's metadata with its kind, so that documents are read for it only once.
 _NOTE = "mangonel"
-# The kinds of values in documents that a column of text in Spark may stand for.
+# Kinds of columns whose values Spark may hold as text.
 _HEXADECIMAL = ("object_id", "uuid")
 
 
@@ -51,7 +51,7 @@ def struct_of(fields: list[tuple[str, Any]]) -> Any:
 
 
 def noted(fields: list[tuple[str, Any]]) -> Any:
-    """Return Spark's schema for columns; its metadata notes each column's kind."""
+    """Return Spark's schema for columns; its metadata records each column's kind."""
     made = struct_of(fields)
     for field, (_, kind) in zip(made.fields, fields, strict=True):
         field.metadata = {_NOTE: json.dumps(kind)}
@@ -59,25 +59,25 @@ def noted(fields: list[tuple[str, Any]]) -> Any:
 
 
 def noted_kinds(schema: Any) -> dict[str, Any]:
-    """Return the kinds that a schema notes, by column."""
+    """Return the kinds that a schema records, by column."""
     kinds: dict[str, Any] = {}
     for field in schema.fields:
         note = (field.metadata or {}).get(_NOTE)
         kind = None if note is None else _kind_from_json(json.loads(note))
-        # Otherwise the user has copied the note to another type.
+        # Otherwise the user has copied the metadata to a column of another type.
         if kind is not None and _type_of(kind) == field.dataType:
             kinds[field.name] = kind
     return kinds
 
 
 def noted_fields(schema: Any) -> list[tuple[str, Any]] | None:
-    """Return the columns noted in a schema; None if it is the user's own."""
+    """Return the columns recorded in a schema; None if the user wrote it."""
     kinds = noted_kinds(schema)
     return list(kinds.items()) if len(kinds) == len(schema.fields) else None
 
 
 def _kind_from_json(kind: Any) -> Any:
-    """Return a kind whose tuples became lists."""
+    """Return a kind with tuples in place of the lists of JSON."""
     if isinstance(kind, str):
         return kind
     name, *rest = kind
@@ -101,7 +101,7 @@ def fields_of(schema: Any, found: list[tuple[str, Any]]) -> list[tuple[str, Any]
 
     Args:
         schema: Spark's schema, which may be the user's.
-        found: columns that the documents have; they tell ids and UUIDs from text.
+        found: columns of the documents, which distinguish ids and UUIDs from text.
 
     Raises:
         TypeError: a type has no column.
@@ -182,7 +182,7 @@ def _hexadecimal(array: Any, width: int) -> Any:
 
 
 def stored(batch: Any, kinds: Mapping[str, Any]) -> Any:
-    """Return a table of a record batch, in which the text of ids and UUIDs is their bytes.
+    """Return a table from a record batch, with the text of ids and UUIDs converted to bytes.
 
     Args:
         batch: as Spark gives it.
@@ -213,7 +213,7 @@ def _stored(array: Any, kind: Any, path: str) -> Any:
         return pyarrow.array(values, pyarrow.binary(WIDTHS[kind]))
     if isinstance(kind, tuple) and kind[0] == "struct" and pyarrow.types.is_struct(array.type):
         inner, names = dict(kind[1]), [field.name for field in array.type]
-        # Flattened, the text in a null document is null.
+        # `flatten` makes the fields of a null document null.
         children = [
             _stored(child, inner.get(name), f"{path}.{name}")
             for child, name in zip(array.flatten(), names, strict=True)

@@ -1,4 +1,4 @@
-"""Runs django-mongodb-backend's tests with a site whose key the backend can have, and writes a JUnit file."""
+"""Runs django-mongodb-backend's tests with a site whose key the backend supports, and writes a JUnit file."""
 
 from typing import Any
 

@@ -14,7 +14,7 @@ from mongodb_settings import DEFAULT_AUTO_FIELD
 TEST_RUNNER = "suite_runner.SuiteRunner"
 TEST_OUTPUT_DIR, TEST_OUTPUT_FILE_NAME = os.path.split(os.environ["SUITE_REPORT"])
 
-# Django's own applications ask for integers as keys, which the backend has not; its projects say this in subclasses.
+# Django's own applications require integer keys, which the backend lacks; its projects override that in subclasses.
 for config in (
     AuthConfig,
     ContentTypesConfig,
