@@ -2,7 +2,7 @@
 
 - Each cell that only the GIL guards, and each unsafe claim that a type may be shared, is listed below with its reason.
   `gil_used = false` may be declared once both tables are empty: every row describes a race between two threads.
-- The dict layout is refused at compile time on interpreters whose dicts have locks of their own.
+- The dict layout is refused at compile time on interpreters whose dicts have their own locks.
 - No thread waits for a condition: it would take the lock without the GIL, and a forked child could find it taken.
 - Each function that Python calls has `#[entries]`, and each class that holds references has a guard: a daemon thread
   that the interpreter ends must not be unwound through Rust's frames.

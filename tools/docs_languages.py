@@ -51,8 +51,8 @@ TYPED = {
 AT_ONCE = "find-one-100"
 # Parts whose results are documents, so reading fields in place is not the same work.
 READS = ("find-one", AT_ONCE, "find-30", "find-1000", "iterate", "aggregate", "change-stream")
-APART = (AT_ONCE, "process", "page")  # with tables of their own
-# Why another language is ahead. The times are the least of 300 (of the start: 30) on 2026-11-28, beside other work.
+APART = (AT_ONCE, "process", "page")  # parts with their own tables
+# Why another language is ahead. Each time is the minimum of 300 runs (of starts: 30) on a busy machine, 2026-11-28.
 MAKES = (
     "CPython takes 1.1 µs to make one of these documents, before the driver sees it,"
     " and this driver 0.12 µs to encode it"

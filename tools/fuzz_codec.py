@@ -43,7 +43,7 @@ OPTIONS = [
     CodecOptions(document_class=RawBSONDocument),
     CodecOptions(uuid_representation=5, datetime_conversion=DatetimeConversion.DATETIME_MS),
 ]
-# PyMongo's own. A raw document checks nothing until a field is read, so it is not compared.
+# The same options for PyMongo. A raw document checks nothing until a field is read, so it is not compared.
 PEER_OPTIONS = [
     None
     if options.document_class is RawBSONDocument

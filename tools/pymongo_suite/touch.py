@@ -30,7 +30,7 @@ RUNNERS = tuple(
 # Names with an underscore that are not private: the standard library's, and a documented attribute of GridFS.
 PUBLIC = frozenset(["_asdict", "_fields", "_id", "_make", "_replace", "_type_marker"])
 
-# The places of the current test or scope; the plugin sets it.
+# The touches of the current test or scope; the plugin replaces the set.
 current: set[str] = set()
 
 

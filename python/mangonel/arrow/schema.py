@@ -121,7 +121,7 @@ def fields_of(schema: Any) -> list[tuple[str, _Kind]]:
     if isinstance(schema, Schema):
         return schema.fields
     if isinstance(schema, type) and hasattr(schema, "__plan__"):
-        # A model of the mapper, from a higher floor.
+        # A model of the mapper: a higher floor, so reached through `upper_module`.
         return upper_module("mangonel.odm.model.arrow_fields").column_fields(schema)
     if isinstance(schema, Mapping):
         pairs = list(schema.items())

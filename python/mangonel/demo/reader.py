@@ -89,7 +89,7 @@ class Reader:
         return self._state()
 
     async def _catch_up(self, position: Position) -> Position:
-        """Send the events between a position and the ring's start, from a change stream of its own."""
+        """Send the events between a position and the ring's start, from a separate change stream."""
         target = self._feed.ring.start
         events: list[bytes] = []
         async with aclosing(self._feed.changes(position, target)) as changes:

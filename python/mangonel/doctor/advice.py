@@ -13,7 +13,7 @@ from mangonel.doctor.report import NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
 
-BUSY = 0.8  # of a server's connections
+BUSY = 0.8  # share of a server's connections
 CLOCK_NOTE, CLOCK_WARNING = 1.0, 30.0  # seconds
 SPARE_FILES = 64  # files that a process opens besides its connections
 MONITORS = 2  # connections that a client keeps to each server besides its pool

@@ -118,7 +118,7 @@ class Report:
         return (OK, WARNING, FAILURE)[worst]
 
     def exit_status(self, *, strict: bool = False) -> int:
-        """Return 0 if the deployment is usable, else the status of the first step that failed (see STEPS).
+        """Return 0 if the deployment is usable, otherwise the status of the first step that failed (see STEPS).
 
         Args:
             strict: return EXIT_STRICT for warnings as well.

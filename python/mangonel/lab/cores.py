@@ -1,8 +1,7 @@
 """Assigns the measuring equipment to some cores and leaves the others to the contender; and undoes it.
 
 Equipment is everything that a site under load needs: the load generator, the servers behind the site, proxies in
-between. A contender itself is never pinned, since some have threads of their own. Knows no driver, server or
-experiment.
+between. A contender itself is never pinned, since some have their own threads. Knows no driver, server or experiment.
 """
 
 from __future__ import annotations

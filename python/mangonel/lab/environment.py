@@ -96,7 +96,7 @@ class Environment:
         return True
 
     def cpu_seconds(self) -> float:
-        """Return the processor time of the store's processes; 0 if it has none of its own."""
+        """Return the processor time of the store's own processes; 0 if it has none."""
         if self._server is None:
             return 0.0
         ticks = 0

@@ -53,7 +53,7 @@ class Part:
     operations: int  # operations per sample; times are divided by it
     samples: int = 3  # samples per round. The first is like the others, since warm-up comes before it
     unit: str = "operation"  # the name of one operation, for the table
-    write_concern: str = ""  # stated for everything that writes, "" for reads
+    write_concern: str = ""  # write concern of parts that write, "" for reads
     refuses: frozenset[str] = frozenset()  # flags that keep a contender out
     meter: str = "self"  # processor time of "self", or of "children" for parts that start programs
     # The figure that compares contenders: "wall"; for parts that never wait, "client" CPU time, which a busy machine
@@ -289,7 +289,7 @@ class Experiment:
         return ""
 
     def stand_in(self, part: str, contender: str) -> str:
-        """Return the contender whose row counts in a contender's score if it has none of its own in a part."""
+        """Return the contender whose row a score uses in parts where this contender has none."""
         return contender
 
 

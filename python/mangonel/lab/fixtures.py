@@ -1,4 +1,4 @@
-"""Prepares collections, counts written documents and reads the server's counters, in a process of its own.
+"""Prepares collections, counts written documents and reads the server's counters, in a separate process.
 
 The scheduler must not import a driver, so this process does: PyMongo, or this package if PyMongo is missing. Started as
 `python -m mangonel.lab.fixtures DESCRIPTOR`.

@@ -1,4 +1,4 @@
-"""An HTTP load generator in a process of its own: closed loops and constant rates, with every response checked.
+"""An HTTP load generator in a separate process: closed loops and constant rates, with every response checked.
 
 Started as `python -m mangonel.lab.generator`, with its order as JSON on standard input; it prints its figures as JSON.
 `webload.generate` does that. It has one thread, plain sockets and epoll, since an event loop's scheduling would be
@@ -59,7 +59,7 @@ class Connection:
             raise WrongAnswer("a request did not fit into the socket's buffer")
 
     def receive(self) -> bytes | None:
-        """Return the body once the response is complete, else None; WrongAnswer if it is not 200, or ended early."""
+        """Return the body of a complete response, otherwise None; WrongAnswer if it is not 200, or ended early."""
         try:
             data = self.socket.recv(RECEIVE)
         except BlockingIOError:

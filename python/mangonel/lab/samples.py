@@ -64,8 +64,8 @@ class Samples:
     """One part of a round with its players."""
 
     round: Round
-    part: Part  # as workers know it
-    named: Part  # as tables name it
+    part: Part  # the part as workers know it
+    named: Part  # the part as tables name it
     players: list[Player]
     record: Record
     ask: Callable[[Message], Message]  # asks the fixtures

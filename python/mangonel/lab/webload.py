@@ -158,7 +158,7 @@ def generate(
     expected: str | None = None,
     seconds: float = TIMEOUT - 10,
 ) -> Seen:
-    """Load a local site from a process of its own, as `generator.Load` does; RuntimeError on a wrong response."""
+    """Load a local site from a separate process, as `generator.Load` does; RuntimeError on a wrong response."""
     order: dict[str, Any] = {"port": port, "requests": requests, "at_once": at_once, "rate": rate}
     order |= {"keep_alive": keep_alive, "targets": list(targets), "expected": expected, "seconds": seconds}
     with tempfile.TemporaryFile() as words, cores.kept("load"):

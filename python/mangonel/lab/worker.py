@@ -1,4 +1,4 @@
-"""Runs one contender through one experiment for one round, in a process of its own.
+"""Runs one contender through one experiment for one round, in its own process.
 
 It waits before each sample, so imports, connecting, checking and warm-up are not timed. Started by the scheduler as
 `python -m mangonel.lab.worker DESCRIPTOR`.

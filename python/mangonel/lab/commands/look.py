@@ -195,7 +195,7 @@ class Change:
     key: Key
     title: str
     name: str
-    ratio: Estimate  # of the time after over the time before; more than 1 is slower
+    ratio: Estimate  # time after divided by time before; more than 1 is slower
     noise: float  # how far from 1 a ratio may be by noise alone
     relative: bool  # compares ratios to the reference of the same run, not times
     stands: bool = False  # the change is beyond the noise

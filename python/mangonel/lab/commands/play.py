@@ -138,7 +138,7 @@ def check(kind: str, chosen: Iterable[str], known: Collection[str]) -> None:
 @contextlib.contextmanager
 def deployment(uri: str | None) -> Iterator[tuple[str, list[int]]]:
     """Yield the URI of the named deployment, or of a private one that lasts for the block, with its process ids."""
-    # Experiments may start servers of their own beside it.
+    # Experiments may start their own servers beside it.
     lend_mongod()
     if uri is not None:
         yield uri, []

@@ -30,7 +30,7 @@ def profile_command(options: argparse.Namespace) -> int:
     check("experiment", [options.experiment], known)
     check("contender", names[:1], contenders)
     experiment, size = known[options.experiment], Size(options.quick)
-    # Parts that run programs of their own cannot be profiled from the worker.
+    # Parts that run separate programs cannot be profiled from the worker.
     parts = [p for p in experiment.parts(size) if options.part in (None, p.id) and p.meter == "self"]
     pairs = ((contenders[name], part) for name in names for part in parts)
     chosen = next((pair for pair in pairs if not pair[1].excludes(pair[0])), None)

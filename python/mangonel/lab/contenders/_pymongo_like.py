@@ -85,7 +85,7 @@ class BlockingAdapter(_Adapter):
 
     def changes(self, token: Any, count: int) -> list[Any]:
         with self._collection.watch(resume_after=token) as stream:
-            # The numbers come first: otherwise this would wait for one change too many.
+            # `range` is the first argument of `zip`: otherwise this would wait for one change too many.
             return [change for _, change in zip(range(count), stream, strict=False)]
 
     def command(self, name: str) -> Any:

@@ -75,7 +75,7 @@ class PyMongoArrowSide(Side):
 
 
 class DaskSide(Side):
-    """Dask has no reader of its own: PyMongo's documents become frames, a range of `_id` for each."""
+    """Dask has no MongoDB reader: PyMongo's documents become frames, one for each range of `_id`."""
 
     def frame(self) -> Any:
         pandas, dask = importlib.import_module("pandas"), importlib.import_module("dask.dataframe")

@@ -132,7 +132,7 @@ class Load:
         self.longest_s = {"write": 0.0, "read": 0.0}
 
     def run(self) -> None:
-        """Work until the event is set, and once more."""
+        """Work until the event is set, then do one more operation."""
         kinds = ["write"] * WRITERS + ["read"] * READERS
         if self._bench.is_async:
             self._bench.run(self._tasks(kinds))

@@ -16,7 +16,7 @@ PIPELINE = [{"$match": {"_id": {"$lt": 10}}}, {"$project": {"name": 1, "n": 1}}]
 
 
 class Work:
-    """A client on a loop of its own and the verbs of the protocol, as in `blocking.py`."""
+    """A client on its own loop and the verbs of the protocol, as in `blocking.py`."""
 
     def __init__(self, name: str, row: str) -> None:
         self.name = name
