@@ -11,6 +11,7 @@ from mangonel.odm import (
     Connection,
     Document,
     Ref,
+    Refs,
     SoftDelete,
     StaleDocument,
     Timestamps,
@@ -64,6 +65,13 @@ class Referrer(Timestamps):
     __collection__ = "referrers"
     target: Ref[Target] | None = field(default=None, on_delete="nullify")
     rev: Annotated[int, Version] = 0
+
+
+class Restored(SoftDelete):
+    __collection__ = "restored"
+    target: Ref[Target] | None = field(default=None, on_delete="nullify")
+    targets: Refs[Target] = field(default_factory=Refs, on_delete="pull")
+    deleted_at: dt.datetime | None = field(default=None, key="gone")
 
 
 class Hooked(SoftDelete):
@@ -197,6 +205,29 @@ def test_nullifying_a_reference_counts_the_version_of_who_refers(db: Connection,
     referrer.updated_at = LONG_AGO
     with pytest.raises(StaleDocument):
         face.save(referrer)
+
+
+@pytest.mark.parametrize("way", ["document", "query"])
+def test_a_deletion_takes_the_references_of_documents_that_may_be_restored(
+    way: str, db: Connection, face: Any
+) -> None:
+    target, other = Target(), Target()
+    face.save(target, other)
+    marked, live = (Restored(target=target, targets=Refs([target, other])) for _ in range(2))
+    face.save(marked, live)
+    face.call(marked, "delete")
+    mark = row(Restored, marked)["gone"]
+    if way == "document":
+        face.call(target, "delete")
+    else:
+        face.call(Target.find(Target.id == target.id), "delete")
+    for referrer in (marked, live):
+        assert "target" not in row(Restored, referrer)
+        assert row(Restored, referrer)["targets"] == [other.id]
+    assert row(Restored, marked)["gone"] == mark
+    found = face.call(Restored.deleted(), "one").restore()
+    face.save(found)
+    assert (found.target, found.targets.ids) == (None, [other.id])
 
 
 def test_a_mark_under_another_key_is_known_everywhere(db: Connection, face: Any) -> None:

@@ -151,9 +151,12 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
     for other, field, rule, ids in plan.updates:
         place = _place(other, request, request.query._session)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
-        change = update_for(other, [change])
-        query = query_of(place.filter, {field.key: {"$in": ids}})
-        await _changed_flow(other, place, query, change)
+        change, reach = update_for(other, [change]), place.filter
+        if other.__soft_delete__():
+            # A document that is marked as deleted may be restored, and would refer to nothing.
+            marked = _place(other, request, request.query._session, other.deleted())
+            reach = {"$or": [reach, marked.filter]}
+        await _changed_flow(other, place, query_of(reach, {field.key: {"$in": ids}}), change)
 
 
 async def follow_flow(plan: Plan, request: Any) -> None:
@@ -299,9 +302,9 @@ async def _change_flow(collection: Any, query: dict[str, Any], what: Any, sessio
         await update_all_flow(collection, query, change, session)
 
 
-def _place(other: Any, request: Any, session: Any) -> Any:
-    """Build the query for documents of `other` that reference these, within its default scope."""
-    query = other.find()._from(request.connection).session(session)
+def _place(other: Any, request: Any, session: Any, query: Any = None) -> Any:
+    """Build the query for documents of `other` that reference these, within its default scope or a query."""
+    query = (other.find() if query is None else query)._from(request.connection).session(session)
     query = query.options(write_concern=request.query._options.get("write_concern"))
     return query._request("dicts", request.port.is_async)
 
