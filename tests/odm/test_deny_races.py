@@ -384,40 +384,6 @@ def test_races_with_transactions_leave_no_orphan(
     db.close()
 
 
-class Lined(Document):
-    __collection__ = "deny_lined"
-    lines: list[dict[str, int]] = field(default_factory=list)
-    parent: Ref[Parent] | None = field(default=None, on_delete="deny")
-
-
-def test_a_reference_that_is_set_while_a_save_starts_again_is_looked_for(
-    server: Server, database_name: str, face: Face
-) -> None:
-    gone, acts = Parent(), list[Callable[[], Any]]()
-
-    class Meanwhile(Gate):
-        def started(self, event: Any) -> None:
-            # The save checks why it matched nothing.
-            if event.command.get("find") == "deny_lined" and acts:
-                acts.pop()()
-
-    made = connect(server.uri, database=database_name, event_listeners=[Meanwhile()])
-    try:
-        child = Lined(lines=[{"a": 1, "b": 2}])
-        face.save(child)
-        made.client[made.name]["deny_lined"].update_one({}, {"$set": {"lines": [{"b": 2, "a": 1}]}})
-        child.lines[0]["a"] = 5
-        acts.append(lambda: setattr(child, "parent", gone.id))
-        with pytest.raises(DanglingReference, match="the reference was set back"):
-            face.save(child)
-        assert set(child.changes()) == {"parent"}
-        (stored,) = made.client[made.name]["deny_lined"].find()
-        assert (stored["lines"], stored.get("parent")) == ([{"a": 5, "b": 2}], None)
-    finally:
-        made.close()
-        face.wait(made.aclose())
-
-
 # One writer.
 
 

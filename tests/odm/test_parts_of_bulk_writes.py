@@ -9,6 +9,7 @@ import pytest
 
 from mangonel.bson import Binary
 from mangonel.errors import AutoReconnect, BulkWriteError, OperationFailure
+from mangonel.monitoring import CommandListener
 from mangonel.odm import Audited, Connection, Document, after, connect, field
 from mangonel.odm.connections.connection import connection
 from mangonel.server import Server
@@ -106,7 +107,75 @@ def test_what_was_to_follow_a_server_that_shuts_down_is_not_stored(
         face.call(Part, "save_all", [old, new])
     assert raw.count_documents({}) == 1
     assert new.is_new
-    assert caught.value.not_stored == [new]  # type: ignore[attr-defined]  # the mapper's addition
+    assert caught.value.not_stored == [old, new]  # type: ignore[attr-defined]  # the mapper's addition
+    # Its write concern failed, so the update may not stay stored.
+    assert set(old.changes()) == {"tags"}
+
+
+UNCONFIRMED = {"code": 64, "errmsg": "waiting for replication timed out"}
+
+
+def test_documents_of_the_command_whose_write_concern_failed_may_not_be_stored(
+    fail: Callable[..., None], raw: Any, face: Any
+) -> None:
+    first, last = Part(tags=["a"]), Part(tags=["a"])
+    face.save(first, last)
+    new = Part()
+    first.tags.append("b")
+    last.tags.append("b")
+    SAVED.clear()
+    fail("update", writeConcernError=UNCONFIRMED)
+    with pytest.raises(BulkWriteError) as caught:
+        face.call(Part, "save_all", [first, new, last])
+    assert caught.value.not_stored == [first]  # type: ignore[attr-defined]  # the mapper's addition
+    assert [new, last] == SAVED
+    assert [bool(one.is_new or one.changes()) for one in (first, new, last)] == [True, False, False]
+    assert [row["tags"] for row in raw.find()] == [["a", "b"], ["a", "b"], []]
+
+
+def test_a_write_concern_that_failed_before_the_line_broke_is_not_forgotten(
+    fail: Callable[..., None], server: Server, database_name: str, face: Any
+) -> None:
+    class Line(CommandListener):
+        def started(self, event: Any) -> None:
+            if event.command_name == "insert" and old.changes():
+                fail("insert", **LOST)
+
+        def succeeded(self, event: Any) -> None:
+            return
+
+        def failed(self, event: Any) -> None:
+            return
+
+    uri = f"mongodb://127.0.0.1:{server.members[0].port}/?directConnection=true&retryWrites=false"
+    made = connect(uri, database=database_name, event_listeners=[Line()])
+    try:
+        old, new = Part(tags=["a"]), Part()
+        face.save(old)
+        old.tags.append("b")
+        fail("update", writeConcernError=UNCONFIRMED)
+        with pytest.raises(AutoReconnect) as caught:
+            face.call(Part, "save_all", [old, new])
+        assert caught.value.not_stored == [old, new]  # type: ignore[attr-defined]  # the mapper's addition
+        assert set(old.changes()) == {"tags"}
+    finally:
+        made.close()
+        face.wait(made.aclose())
+
+
+def test_a_new_document_that_was_refused_before_the_line_broke_is_not_stored(
+    fail: Callable[..., None], raw: Any, face: Any
+) -> None:
+    old, twin = Part(tags=["a"]), Part()
+    face.save(old)
+    raw.insert_one({"_id": twin.id})
+    old.tags.append("b")
+    # Unordered, the insert comes first; the server refuses it.
+    fail("update", **LOST)
+    with pytest.raises(AutoReconnect) as caught:
+        face.call(Part, "save_all", [old, twin], ordered=False)
+    assert twin.is_new
+    assert caught.value.not_stored == [old, twin]  # type: ignore[attr-defined]  # the mapper's addition
 
 
 @pytest.mark.parametrize("way", ["insert_many", "save_all"])

@@ -96,7 +96,7 @@ def again(face: Any, document: Any, way: str) -> None:
     if way == "save":
         face.save(document)
     else:
-        face.call(type(document), "save_all", [document])
+        face.call(type(document), way, [document])
 
 
 def lose(
@@ -277,21 +277,41 @@ def fail(server: Server, db: Connection) -> Iterator[Callable[..., None]]:
     admin.command("configureFailPoint", "failCommand", mode="off")
 
 
+UNCONFIRMED = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out"}
+
+
 @MODELS
+@SAVES
 def test_a_write_concern_that_failed_leaves_the_outcome_unknown(
-    model: Any, fail: Callable[..., None], raw: Any, face: Any
+    model: Any, way: str, fail: Callable[..., None], raw: Any, face: Any
 ) -> None:
     document = model(tags=["a"])
     face.save(document)
     document.tags.append("b")
-    error = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out"}
-    fail("update", writeConcernError=error)
-    with pytest.raises(WriteConcernError):
-        face.save(document)
+    fail("update", writeConcernError=UNCONFIRMED)
+    with pytest.raises((WriteConcernError, BulkWriteError)) as caught:
+        again(face, document, way)
+    if way == "save_all":
+        assert caught.value.not_stored == [document]  # type: ignore[union-attr]  # the mapper's addition
     assert set(document.changes()) == {"tags"}
     with pytest.raises(StaleDocument):
-        face.save(document)
+        again(face, document, way)
     assert raw.find_one()["tags"] == ["a", "b"]
+    face.call(document, "reload", keep_changes=True)
+    assert document.changes() == {}
+
+
+@pytest.mark.parametrize("way", ["save", "save_all", "insert_many"])
+def test_an_insert_whose_write_concern_failed_is_new_still(
+    way: str, fail: Callable[..., None], raw: Any, face: Any
+) -> None:
+    document = Plain(tags=["a"])
+    fail("insert", writeConcernError=UNCONFIRMED)
+    for _ in range(2):
+        with pytest.raises((WriteConcernError, BulkWriteError, DuplicateKeyError)):
+            again(face, document, way)
+        assert document.is_new
+    assert raw.count_documents({}) == 1
 
 
 @MODELS

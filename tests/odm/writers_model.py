@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from mangonel import _core
 from mangonel.bson import Int64
-from mangonel.errors import AutoReconnect, OperationFailure, WriteConcernError
+from mangonel.errors import AutoReconnect, BulkWriteError, OperationFailure, WriteConcernError
 from mangonel.odm import (
     Connection,
     ParallelSaveError,
@@ -492,9 +492,9 @@ class Machine(RuleBasedStateMachine):
             finally:
                 self.admin.command("configureFailPoint", "failCommand", mode="off")
 
-    @rule(index=COPIES)
+    @rule(index=COPIES, way=st.sampled_from(["save", "save_all"]))
     @alone
-    def save_without_its_write_concern(self, index: int) -> None:
+    def save_without_its_write_concern(self, index: int, way: str) -> None:
         copy = self.pick(index)
         before, changed = self.row, copy.changed
         if not changed or not self.must_be_stored(copy, before, changed):
@@ -502,8 +502,8 @@ class Machine(RuleBasedStateMachine):
         self.stores(copy)
         self.fail(writeConcernError={"code": 64, "codeName": "WriteConcernFailed", "errmsg": "timed out"})
         try:
-            with pytest.raises(WriteConcernError):
-                self.face.save(copy.document)
+            with pytest.raises(WriteConcernError if way == "save" else BulkWriteError):
+                self.save_by(copy, way)
         finally:
             self.admin.command("configureFailPoint", "failCommand", mode="off")
         after = self.row

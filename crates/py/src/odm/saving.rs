@@ -42,12 +42,11 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
 fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
     alone(py, fields)?;
     let flags = fields.flags();
-    let is_guarded = if update.guard.is_empty() { 0 } else { GUARDED };
-    let modifies = if update.must_modify() { MODIFIES } else { 0 };
-    fields.set_flags(flags & !(EXTRA_SET | GUARDED | MODIFIES) | SAVING | is_guarded | modifies);
+    let needs = needs_of(&update);
+    fields.set_flags(flags & !(EXTRA_SET | GUARDED | MODIFIES) | SAVING | needs);
     fields.clear_dirty();
     let has_extra = flags & EXTRA_SET != 0;
-    if !update.sent.is_empty() || !update.draft.is_empty() || is_guarded != 0 || has_extra {
+    if !update.sent.is_empty() || !update.draft.is_empty() || needs & GUARDED != 0 || has_extra {
         let mut state = fields.state();
         if has_extra {
             state.sent_extra = Some(state.extra.clone());
@@ -57,6 +56,13 @@ fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
         state.guard = update.guard.into_bytes();
     }
     Ok(())
+}
+
+/// What an update needs, as flags: conditions on the stored document, and that it changes that.
+#[inline]
+fn needs_of(update: &Update) -> u64 {
+    let guarded = if update.guard.is_empty() { 0 } else { GUARDED };
+    guarded | if update.must_modify() { MODIFIES } else { 0 }
 }
 
 /// Reports that there is nothing to save; during another save, that this is unknown.
@@ -196,10 +202,14 @@ pub(super) fn odm_overtake(object: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Take over the stored bytes of values equal to the known ones, such as a document whose keys are in another order;
-/// return whether any bytes differ, so that the update may be built again.
+/// return the running update, built again for them, or None if no byte differs. `is_uncertain`: it may have been stored.
 #[entries]
 #[pyfunction]
-pub(super) fn odm_rebase(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<bool> {
+pub(super) fn odm_rebase<'py>(
+    object: &Bound<'py, PyAny>,
+    stored: &[u8],
+    is_uncertain: bool,
+) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let fields = Fields::of(object)?;
     let plan = fields.plan;
     let mut is_other = false;
@@ -226,7 +236,16 @@ pub(super) fn odm_rebase(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<b
             state.keep(index, Some(kept));
         }
     }
-    Ok(is_other)
+    if !is_other {
+        return Ok(None);
+    }
+    let is_uncertain = is_uncertain || fields.flags() & UNCERTAIN != 0;
+    let Some(update) = update::rebuild(fields, is_uncertain) else { return Ok(None) };
+    let mut out = Vec::new();
+    update.write(&mut out);
+    fields.set_flags(fields.flags() & !(GUARDED | MODIFIES) | needs_of(&update));
+    fields.state().guard = update.guard.into_bytes();
+    crate::codec::bytes_of(object.py(), &out).map(Some)
 }
 
 /// Record that an instance is stored as these bytes (None if it does not keep them), and where; this ends the save that

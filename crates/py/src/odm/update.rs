@@ -495,17 +495,53 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     if fields.flags() & EXTRA_SET != 0
         && let Some(state) = fields.known()
     {
-        extra(&mut update, &state, plan);
+        extra(&mut update, &state, &state.extra, plan);
     }
     if update.is_empty() {
         return Ok(None);
     }
-    if let Some(index) = plan.version {
-        append(&mut update.inc, 0x10, &plan.fields[index].key, &1_i32.to_le_bytes());
-    }
+    count(&mut update, plan);
     update.sent = dirty;
     update.draft = draft;
     Ok(Some(update))
+}
+
+/// Builds the update under way again, after `adopt`: it stores the same values, whatever the instance is by now.
+pub(super) fn rebuild(fields: Fields<'_>, is_uncertain: bool) -> Option<Update> {
+    let (plan, state) = (fields.plan, fields.known()?);
+    let places = places(&state.raw, plan);
+    let mut update = Update { is_uncertain, is_partial: fields.flags() & PARTIAL != 0, ..Update::default() };
+    for (index, value) in &state.draft {
+        let field = &plan.fields[*index];
+        let is_assigned = state.sent.has(*index);
+        let was = stored(&state, &places, &field.key, *index);
+        let is_whole = was.is_some() || !is_assigned || !update.is_partial;
+        update.rules = Rules { is_assigned, is_whole, is_guarded: false };
+        let Some(value) = value else {
+            update.unset(&field.key);
+            continue;
+        };
+        let is = Element { kind: value[0], key: &field.key, value: &value[1..] };
+        match field.is_mutable {
+            true => {
+                update.change(&field.key, was, &is, matches!(field.kind.op, Op::Set(..) | Op::Refs { .. }))
+            }
+            false => update.set(&field.key, &is),
+        }
+    }
+    if let Some(sent) = &state.sent_extra {
+        extra(&mut update, &state, sent, plan);
+    }
+    count(&mut update, plan);
+    Some(update)
+}
+
+/// Adds the next version.
+#[inline]
+fn count(update: &mut Update, plan: &Plan) {
+    if let Some(index) = plan.version {
+        append(&mut update.inc, 0x10, &plan.fields[index].key, &1_i32.to_le_bytes());
+    }
 }
 
 /// Whether a value that was not set differs from the stored one only in form: after decoding and encoding, the stored
@@ -536,8 +572,8 @@ fn is_other_form(
     Elements::bare(&encoded).next().is_some_and(|was| same(&was, is))
 }
 
-/// Changes of keys that no field has.
-fn extra(update: &mut Update, state: &State, plan: &Plan) {
+/// Changes of keys that no field has, to these elements.
+fn extra(update: &mut Update, state: &State, now: &[u8], plan: &Plan) {
     let is_field = |key: &[u8]| {
         plan.field_of_key(key).is_some()
             || plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key)
@@ -545,12 +581,12 @@ fn extra(update: &mut Update, state: &State, plan: &Plan) {
     let stored = state.stored_extra.as_deref().map_or_else(|| Elements::of(&state.raw), Elements::bare);
     let before: Vec<Element<'_>> = stored.filter(|element| !is_field(element.key)).collect();
     update.rules = Rules { is_assigned: true, is_whole: false, is_guarded: false };
-    for element in Elements::bare(&state.extra) {
+    for element in Elements::bare(now) {
         let was = before.iter().find(|former| former.key == element.key).copied();
         update.change(element.key, was, &element, false);
     }
     for former in before {
-        if !Elements::bare(&state.extra).any(|element| element.key == former.key) {
+        if !Elements::bare(now).any(|element| element.key == former.key) {
             update.unset(former.key);
         }
     }

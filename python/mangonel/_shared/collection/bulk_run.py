@@ -149,6 +149,7 @@ class BulkRunner:
             return None
         result, room = new_result(), self._room
         answered = sent = 0
+        unconfirmed: list[tuple[int, int, int, int]] = []
         try:
             for run in runs:
                 source, command = self._begin(run, limits)
@@ -160,6 +161,13 @@ class BulkRunner:
                     sent = answered + made[1]
                     reply = await self._port.arun(made[0])
                     is_last = merge(run, answered - start, reply, result)
+                    if "writeConcernError" in reply:
+                        matched = (
+                            reply.get("n", 0) - len(reply.get("upserted") or ())
+                            if run.command == "update"
+                            else 0
+                        )
+                        unconfirmed.append((answered, sent, matched, reply.get("nModified", 0)))
                     answered = sent
                     if is_last or (self._ordered and "writeErrors" in reply):
                         raise_bulk_error(result)
@@ -168,7 +176,15 @@ class BulkRunner:
                 raise_bulk_error(result)
         except BaseException as error:
             # For callers that track each write; plain numbers, so that the error can be pickled.
-            error.bulk_progress = (answered, sent, result["nMatched"], result["nModified"])  # type: ignore[attr-defined]
+            refused = [refusal["index"] for refusal in result["writeErrors"]]
+            error.bulk_progress = (  # type: ignore[attr-defined]
+                answered,
+                sent,
+                result["nMatched"],
+                result["nModified"],
+                refused,
+                unconfirmed,
+            )
             if isinstance(error, ConnectionFailure):
                 take_partial_result(error, result)
             raise

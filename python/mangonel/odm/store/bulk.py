@@ -15,7 +15,6 @@ from mangonel.odm.connections.touched import settled, storing
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
 from mangonel.odm.errors import (
     DanglingReference,
-    DocumentNotFound,
     ParallelSaveError,
     StaleDocument,
     UnsupportedOption,
@@ -32,11 +31,11 @@ from mangonel.odm.store.lost import overtake_flow
 from mangonel.odm.store.writes import (
     Kept,
     kept_of,
+    lost_write,
     missing_targets_flow,
     outcome_of,
-    rebased_flow,
-    save_flow,
     set_back_flow,
+    stored_again_flow,
 )
 from mangonel.operations import InsertOne, UpdateOne
 
@@ -44,7 +43,17 @@ from mangonel.operations import InsertOne, UpdateOne
 class _Write:
     """One document of a bulk write: its operation, and the bytes of an insert or of an update."""
 
-    __slots__ = ("document", "insert", "is_guarded", "is_stored", "kept", "must_modify", "update", "wanted")
+    __slots__ = (
+        "document",
+        "insert",
+        "is_guarded",
+        "is_stored",
+        "kept",
+        "lost",
+        "must_modify",
+        "update",
+        "wanted",
+    )
 
     def __init__(self, document: Any) -> None:
         self.document = document
@@ -59,6 +68,8 @@ class _Write:
         self.must_modify = False
         # False: it was certainly not stored. None: unknown.
         self.is_stored: bool | None = True
+        # Its update by itself, if the server may still carry that out.
+        self.lost: tuple[bytes, int] | None = None
 
     @property
     def event(self) -> str:
@@ -107,16 +118,37 @@ def _note_progress(writes: list[_Write], error: BaseException, place: Place, ord
         for write in writes:
             write.is_stored = outcome
         return
+    answered, sent = progress[:2]
+    matched, modified = _note_answers(writes, progress, ordered)
     writes = _in_order(writes, ordered)
-    answered, sent, matched, modified = progress
-    updates = [write for write in writes[:answered] if write.insert is None]
+    updates = [write for write in writes[:answered] if write.insert is None and write.is_stored]
     are_done = matched >= len(updates) and modified >= sum(write.must_modify for write in updates)
     for at, write in enumerate(writes):
         if at >= answered:
             write.is_stored = outcome if at < sent else False
-        elif write.wanted or not (write.insert or are_done):
+        elif write.is_stored and (write.wanted or not (write.insert or are_done)):
             # Not asked now: the server might not answer that either.
             write.is_stored = None
+
+
+def _note_answers(writes: list[_Write], progress: Any, ordered: bool) -> tuple[int, int]:
+    """Mark the writes that the server refused, and as unknown those of a command whose write concern failed.
+
+    Returns:
+        how many documents the updates of the other commands matched and modified.
+    """
+    _, _, matched, modified, refused, unconfirmed = progress
+    in_order = _in_order(writes, ordered)
+    for start, end, of_these, of_those in unconfirmed:
+        matched, modified = matched - of_these, modified - of_those
+        for write in in_order[start:end]:
+            write.is_stored = None
+    for index in refused:
+        writes[index].is_stored = False
+    if ordered and refused:
+        for write in writes[min(refused) :]:
+            write.is_stored = False
+    return matched, modified
 
 
 async def _end_failed_flow(writes: list[_Write], place: Place, error: BaseException, ordered: bool) -> None:
@@ -134,14 +166,15 @@ def _settle(writes: list[_Write], place: Place, lost: tuple[bytes, int] | None =
         if write.insert is not None and write.is_stored:
             _core.odm_stored(write.document, write.insert, place.connection)
         else:
-            _core.odm_settle(write.document, write.is_stored, lost if write.is_stored is None else None)
+            own = write.lost or lost
+            _core.odm_settle(write.document, write.is_stored, own if write.is_stored is None else None)
 
 
 def _give_back(writes: list[_Write], outcome: bool | None) -> None:
     """Make the changes of a bulk write pending again; `outcome` None: those that were not refused may be stored."""
     lost = _core.take_lost_write() if outcome is None else None
     for write in writes:
-        _core.odm_settle(write.document, outcome if write.is_stored else write.is_stored, lost)
+        _core.odm_settle(write.document, outcome if write.is_stored else write.is_stored, write.lost or lost)
 
 
 def _forget(writes: list[_Write], place: Place) -> None:
@@ -253,9 +286,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
             result = await place.port.call(place.collection.bulk_write, requests, ordered, **place.session)
             counts = (result.matched_count, result.modified_count) if result.acknowledged else None
         except BulkWriteError as found:
-            error, details = found, found.details or {}
-            counts = int(details.get("nMatched", 0)), int(details.get("nModified", 0))
-            _note_failures(writes, found, ordered)
+            error, counts = found, _note_failures(writes, found, ordered)
         is_answered = True
         missing, left = await _end_flow(writes, place, counts)
     except BaseException as failure:
@@ -273,30 +304,37 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
             try:
                 await set_back_flow(write.document, place, write.kept, gone)
             except DanglingReference as found:
-                left = found
+                left = left or found
     if error is not None:
         raise _name(error, writes)
     if left is not None:
-        raise left
-    stale = [write for write in writes if not write.is_stored and not await _saved_alone_flow(write, place)]
+        raise left if isinstance(left, DanglingReference) else _name(left, writes)
+    stale = [write.document.id for write in writes if not write.is_stored]
     if stale:
-        lost = [write.document.id for write in stale]
         raise StaleDocument(
             f"{len(stale)} of the documents were changed or deleted by another writer since they were loaded: "
-            f"{lost[:10]!r}"
+            f"{stale[:10]!r}"
         )
     return len(writes)
 
 
-async def _saved_alone_flow(write: _Write, place: Place) -> bool:
-    """Save a document alone whose stored lists differ in bytes but not in meaning; return whether it was saved."""
-    if not write.is_guarded or not await rebased_flow(write.document, place):
-        return False
-    try:
-        await save_flow(write.document, place, False, False, None, True)
-    except (StaleDocument, DocumentNotFound):
-        return False
-    return True
+async def _send_again_flow(writes: list[_Write], place: Place) -> PyMongoError | None:
+    """Send updates again that matched nothing, since equal stored values have other bytes; return an error."""
+    failed: PyMongoError | None = None
+    for write in writes:
+        if write.is_stored or not write.is_guarded:
+            continue
+        try:
+            if await stored_again_flow(write.document, place, is_uncertain=write.is_stored is None):
+                write.is_stored = True
+        except BaseException as error:
+            write.lost = lost_write(error)
+            if write.is_stored is False:
+                write.is_stored = outcome_of(error)
+            if not isinstance(error, PyMongoError):
+                raise
+            failed = error
+    return failed
 
 
 async def _prepare_flow(document: Any, place: Place, overtaken: set[tuple[bytes, int]]) -> bool:
@@ -314,17 +352,14 @@ async def _prepare_flow(document: Any, place: Place, overtaken: set[tuple[bytes,
     return False
 
 
-def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -> None:
-    """Mark the documents that a bulk write did not store."""
-    failed = [int(row["index"]) for row in (error.details or {}).get("writeErrors", ())]
-    for index in failed:
-        writes[index].is_stored = False
-    if ordered and failed:
-        for write in writes[min(failed) :]:
-            write.is_stored = False
+def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -> tuple[int, int]:
+    """Mark the documents that a bulk write did not store, or may not have stored; return as `_note_answers`."""
+    progress = error.bulk_progress  # type: ignore[attr-defined]  # the driver's note
+    counts = _note_answers(writes, progress, ordered)
     # After a reply of a server that shuts down, the driver sends nothing more.
-    for write in _in_order(writes, ordered)[error.bulk_progress[1] :]:  # type: ignore[attr-defined]  # the driver's note
+    for write in _in_order(writes, ordered)[progress[1] :]:
         write.is_stored = False
+    return counts
 
 
 def _in_order(writes: list[_Write], ordered: bool) -> list[_Write]:
@@ -362,21 +397,24 @@ async def _keep_flow(
 
 async def _end_flow(
     writes: list[_Write], place: Place, counts: tuple[int, int] | None
-) -> tuple[dict[str, list[Any]], DanglingReference | None]:
+) -> tuple[dict[str, list[Any]], PyMongoError | None]:
     """Compare the server's counts with the writes, look for missing targets, mark each document as stored or not.
 
     Returns:
-        the ids of references that lead to nothing, by key, and the error about them.
+        the ids of references that lead to nothing, by key, and an error: of an update that was sent again, or about
+        these references.
     """
+    failed: PyMongoError | None = None
     if counts is not None:
         sent = [write for write in writes if write.insert is None and write.is_stored]
         lacking = max(len(sent) - counts[0], sum(1 for write in sent if write.must_modify) - counts[1])
         if lacking > 0:
             await _find_stale_flow(sent, lacking, place)
+            failed = await _send_again_flow(sent, place)
     missing = await _missing_flow(writes, place)
     left = await _keep_flow(writes, place, missing)
     _settle(writes, place)
-    return missing, left
+    return missing, failed or left
 
 
 async def _after_flow(writes: list[_Write], place: Place) -> None:

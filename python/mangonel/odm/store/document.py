@@ -444,7 +444,7 @@ class Document(Base, DocumentTwins):
             write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
-            BulkWriteError: some were not stored.
+            BulkWriteError: some were not stored, or may not be: `not_stored` lists them. The others count as saved.
 
         Example:
             >>> Post.insert_many([Post(title="Tea"), Post(title="Coffee")])

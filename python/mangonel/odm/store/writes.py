@@ -200,28 +200,16 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    kept = None
-    for _ in range(_TRIES):
-        try:
-            if not is_simple:
-                # At each attempt: another task may have set a reference meanwhile.
-                kept = kept_of(document, place)
-            matched, modified = await _send_flow(document, place, where)
-        finally:
-            if under_way:
-                settled(document, place.session.get("session"))
-        if modified:
-            break
+    try:
+        kept = None if is_simple else kept_of(document, place)
+        matched, modified = await _send_flow(document, place, where)
         if matched is None:
             return document
-        flags = _core.odm_flags(document)
-        if matched and not flags & MODIFIES:
-            break
-        _core.odm_settle(document, False)
-        if not flags & GUARDED or not await rebased_flow(document, place):
-            await missing_document_flow(document, place, where, bool(flags & GUARDED))
-    else:
-        await missing_document_flow(document, place, where, True)
+        if not modified and not (matched and not _core.odm_flags(document) & MODIFIES):
+            await _mend_flow(document, place, where)
+    finally:
+        if under_way:
+            settled(document, place.session.get("session"))
     _core.odm_settle(document, True)
     if kept is not None:
         await keep_flow(document, place, kept)
@@ -324,8 +312,8 @@ async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[s
 # The largest size of a document with its part of the command.
 MAX_INSERTED = MAX_BSON_SIZE + COMMAND_OVERHEAD
 
-# A save starts again if the stored bytes differ from the known ones but mean the same; this may recur.
-_TRIES = 3
+# An update is sent again if the stored bytes differ from the known ones but mean the same; this may recur.
+_REPETITIONS = 2
 
 # These errors were raised before anything was sent, or are the server's refusal.
 _REFUSALS = (OperationFailure, BSONError, InvalidOperation, TypeError, ValueError, OverflowError)
@@ -401,11 +389,47 @@ def outcome_of(error: BaseException) -> bool | None:
     return False if is_refusal else None
 
 
-async def rebased_flow(document: Any, place: Place) -> bool:
-    """Take over stored bytes that mean the same as the known ones; return whether there were any."""
-    find_one = raw_collection(place.collection).find_one
-    stored = await place.port.call(find_one, id_filter(document), **place.session)
-    return stored is not None and _core.odm_rebase(document, stored.raw)
+async def _mend_flow(document: Any, place: Place, where: Any) -> None:
+    """Send the update under way again, which changed nothing, or raise the error for it."""
+    is_guarded = bool(_core.odm_flags(document) & GUARDED)
+    try:
+        if is_guarded and await stored_again_flow(document, place, where):
+            return
+    except BaseException as error:
+        give_back(document, error)
+        raise
+    _core.odm_settle(document, False)
+    await missing_document_flow(document, place, where, is_guarded)
+
+
+async def stored_again_flow(
+    document: Any, place: Place, where: Any = None, is_uncertain: bool = False
+) -> bool:
+    """Send the update under way again, if equal stored values have other bytes; return whether it was stored.
+
+    It is under way still, also after an error. What the program has changed meanwhile is not part of it.
+
+    Args:
+        document: the document.
+        place: where it is stored.
+        where: the condition of the save.
+        is_uncertain: the update may have been stored.
+    """
+    collection = place.collection
+    find_one = raw_collection(collection).find_one
+    seals = declared and encrypted_tree(document.__class__) is not None
+    for _ in range(_REPETITIONS):
+        stored = await place.port.call(find_one, id_filter(document), **place.session)
+        update = None if stored is None else _core.odm_rebase(document, stored.raw, is_uncertain)
+        # Whole lists would be sent as they are by now.
+        if update is None or (seals and whole_lists(document, update) is not update):
+            return False
+        query = guarded_filter(document, where)
+        result = await place.port.call(collection.update_one, query, RawBSONDocument(update), **place.session)
+        must_modify = _core.odm_flags(document) & MODIFIES
+        if result.modified_count or (result.matched_count and not must_modify):
+            return True
+    return False
 
 
 async def missing_document_flow(
