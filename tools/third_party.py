@@ -100,20 +100,33 @@ def licences(crates: list[dict[str, Any]]) -> str:
         "| crate | version | licence |",
         "|---|---|---|",
     ]
-    texts: dict[str, list[str]] = {}
+    texts = [(f"{crate['name']} {crate['version']}", _text(crate)) for crate in crates]
     for crate in crates:
         lines.append(f"| {crate['name']} | {crate['version']} | {_expression(crate)} |")
-        name = f"{crate['name']} {crate['version']}"
-        texts.setdefault(_text(crate), []).append(name)
         if crate["name"] in CARRIED:
             what, licence, path = CARRIED[crate["name"]]
             lines.append(
                 f"| {what}, in {crate['name']} | {crate['version'].partition('+zstd.')[2]} | {licence} |"
             )
-            texts.setdefault(_clean(_folder(crate) / path), []).append(f"{what} in {name}")
-    for text, names in texts.items():
-        lines += ["", f"## {', '.join(names)}", "", "```text", text, "```"]
+            texts.append((f"{what} in {crate['name']} {crate['version']}", _clean(_folder(crate) / path)))
+    # Licences that differ in their notices and line breaks alone: the notices of each crate, and the terms once.
+    shared: dict[str, tuple[str, dict[str, list[str]]]] = {}
+    for name, text in texts:
+        notice, terms = _divided(text)
+        _, notices = shared.setdefault(" ".join(terms.split()), (terms, {}))
+        notices.setdefault(notice, []).append(name)
+    for number, (terms, notices) in enumerate(shared.values(), 1):
+        lines += ["", f"## Licence {number}"]
+        for notice, names in notices.items():
+            lines += ["", f"### {', '.join(names)}", *(["", "```text", notice, "```"] if notice else [])]
+        lines += ["", f"### Terms of licence {number}", "", "```text", terms, "```"]
     return "\n".join(lines) + "\n"
+
+
+def _divided(text: str) -> tuple[str, str]:
+    """Return the copyright notices at the head of a licence, and its terms."""
+    at = text.find("Permission is hereby granted")
+    return ("", text) if at < 0 else (text[:at].strip(), text[at:])
 
 
 def _expression(crate: dict[str, Any]) -> str:
