@@ -157,7 +157,7 @@ def build_credential(
     password = password or None
     mechanism: str | None = options.get("authmechanism")
     if mechanism is None:
-        if username is None:
+        if not username:
             return None
         mechanism = "DEFAULT"
     source: str | None = options.get("authsource")

@@ -494,7 +494,7 @@ class ClientOptions:
             "credential": self._credentials,
             "compressors": list(self._get("compressors")),
             "zlib_compression_level": self._get("zlibcompressionlevel"),
-            "max_adaptive_retries": self.max_adaptive_retries,
+            "max_adaptive_retries": min(self.max_adaptive_retries, 0xFFFF_FFFF),
             "enable_overload_retargeting": self.enable_overload_retargeting,
             "api_version": api.version if api else None,
             "api_strict": api.strict if api else None,

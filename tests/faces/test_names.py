@@ -59,3 +59,10 @@ def test_an_answer_that_comes_late_is_in_time_for_who_still_waits(
         eventually(lambda: resolver.is_hanging)
         resolver.release()
         assert waiting.result(TIMEOUT)["ok"] == 1
+
+
+@pytest.mark.parametrize("host", [":5", "[[::1]]:5", "a\0b", "é" * 80])
+def test_a_host_that_no_name_server_knows_is_an_unreachable_server(face: Face, host: str) -> None:
+    client = face.client(host, serverSelectionTimeoutMS=LIMIT_MS)
+    said = "Errno|idna"
+    in_the_end(errors.ServerSelectionTimeoutError, said, lambda: face.wait(client.admin.command("ping")))

@@ -35,6 +35,11 @@ def test_core_options_are_whole_milliseconds() -> None:
     assert core["wait_queue_timeout_ms"] == 501
 
 
+def test_a_number_of_retries_is_as_large_as_one_likes() -> None:
+    with MongoClient(connect=False, maxAdaptiveRetries=2**70) as client:
+        assert client.options.max_adaptive_retries == 2**70
+
+
 @pytest.mark.parametrize("port", [-1, 0, 65_536])
 def test_a_client_with_a_port_out_of_range_is_made_and_does_not_connect(port: int) -> None:
     with pytest.warns(UserWarning, match=f"between 1 and 65535, got {port}; the client cannot connect"):

@@ -51,7 +51,11 @@ def resolve(address: Address) -> list[tuple[int, Any]]:
     family = socket.AF_INET if host == "localhost" else socket.AF_UNSPEC
     # As bytes, since a str goes through the IDNA codec, whose import takes milliseconds.
     name = host.encode() if host.isascii() else host
-    found = socket.getaddrinfo(name, port, family, socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(name, port, family, socket.SOCK_STREAM)
+    except ValueError as error:
+        # A name with a NUL, or one that IDNA refuses.
+        raise OSError(str(error)) from None
     return [(entry[0], entry[4]) for entry in found]
 
 
@@ -63,7 +67,7 @@ def is_numeric(address: Address) -> bool:
     socket = _socket_module()
     try:
         socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    except OSError:
+    except (OSError, ValueError):
         return False
     return True
 

@@ -73,6 +73,13 @@ impl Address {
         Address { text: text.into(), port: Some(port) }
     }
 
+    /// Returns the address that `as_str` has spelled, even one that `parse` refuses, such as `:5`.
+    pub fn spelled(text: &str) -> Address {
+        let port = text.rsplit_once(':').and_then(|(_, digits)| digits.parse().ok());
+        let port = if text.ends_with(".sock") && text.contains('/') { None } else { port };
+        Address { text: text.into(), port }
+    }
+
     /// Returns the whole address, as servers and users write it.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -123,6 +130,17 @@ mod tests {
             assert_eq!((address.host(), address.port(), address.as_str()), (host, port, spelling));
             assert_eq!(Address::parse(spelling).unwrap(), address);
         }
+    }
+
+    #[test]
+    fn each_address_is_made_again_of_its_spelling() {
+        for host in ["a.example", "::1", "fe80::1%eth0", "", "[", "[::1]]", "a/b"] {
+            let address = Address::new(host, 27018);
+            let again = Address::spelled(address.as_str());
+            assert_eq!((again.host(), again.port(), &again), (host, Some(27018), &address));
+        }
+        let path = Address::parse("/tmp/a:1.sock").unwrap();
+        assert_eq!(Address::spelled(path.as_str()), path);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use mangonel_entries::entries;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::{Command, read_reply};
 use mangonel_proto::topology::{Address, Failure, Step};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use super::core::{Core, Role};
@@ -123,7 +122,7 @@ impl Monitor {
     #[new]
     fn new(py: Python<'_>, core: Py<Core>, address: &str, role: u8) -> PyResult<Self> {
         let role = if role == 0 { Role::Watch } else { Role::Ping };
-        let address = Address::parse(address).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let address = Address::spelled(address);
         let step = Step::Stop;
         let mut monitor =
             Monitor { _entry: Entry, core, address, role, step, link: None, hello: None, is_sent: false };
