@@ -100,8 +100,9 @@ def test_a_bulk_write_of_three_commands_enters_few_frames(things: Any) -> None:
 # Only this package's frames; a coroutine that waits once is entered twice.
 ON_A_LOOP: dict[str, tuple[int, Callable[[Any], Awaitable[object]]]] = {
     "find_one": (3, lambda things: things.find_one({"_id": 3})),
-    "find_to_list": (11, lambda things: things.find(FILTER).to_list()),
-    "find_to_json": (11, lambda things: things.find(FILTER).to_json()),
+    "find_to_list": (10, lambda things: things.find(FILTER).to_list()),
+    "find_to_json": (10, lambda things: things.find(FILTER).to_json()),
+    "page_to_json": (11, lambda things: things.find(FILTER).limit(5).to_json("plain")),
     "insert_one": (5, lambda things: things.insert_one({"n": 1})),
     "update_one": (8, lambda things: things.update_one({"_id": 3}, UPDATE)),
 }

@@ -196,7 +196,6 @@ class BlockingPort(BlockingLoop):
     preparation = None
     largest_batch = LARGEST_MESSAGE
     is_encrypting = False
-    limit = None
 
     def __init__(self, core: _core.Core, *, owns_core: bool = True) -> None:
         super().__init__(core)
@@ -204,6 +203,7 @@ class BlockingPort(BlockingLoop):
         self._owns_core = owns_core
         self._shard = core.open_shard(ref(self) if owns_core else None)
         self.timeout = core.timeout
+        self.limit: float | None = None
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
         if self.timeout is None:
             # Saves a frame for each flow.

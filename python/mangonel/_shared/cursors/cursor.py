@@ -155,7 +155,11 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
                 batch = await self._port.arun(self._more_operation())
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, got none")
-            self._take(batch)
+            if not batch.id and batch.pinned is self._opened is self._pinned is self._into is None:
+                # The same as `_take`, without its frame.
+                self._batch, self._id, self._session = batch, 0, None
+            else:
+                self._take(batch)
             if self._is_closed:
                 # Closed by another task or thread, which did not know the server's cursor yet.
                 self._abandon()
@@ -443,9 +447,10 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             >>> client.shop.orders.find({"_id": 1}, {"total": 1}).to_json("plain")
             b'[{"_id":1,"total":9.5}]'
         """
-        number = _JSON_MODES.get(mode) if isinstance(mode, str) else None
-        if number is None:
-            raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, got {mode!r}")
+        try:
+            number = _JSON_MODES[mode]
+        except (KeyError, TypeError):
+            raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, got {mode!r}") from None
         return self._port.flow(self._to_json_flow(number))
 
     async def _to_json_flow(self, mode: int) -> bytes:

@@ -171,11 +171,13 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> len(client.shop.orders.find().limit(1).to_list())
             1
         """
-        if not isinstance(limit, int):
+        # Each comparison before a call saves that call in the usual case.
+        if type(limit) is not int and not isinstance(limit, int):
             raise TypeError(f"limit must be an integer, not {type(limit)}")
         if self._is_exhaust:
             raise InvalidOperation("Can't use limit and exhaust together.")
-        self._check_unused()
+        if self._id is not None:
+            self._check_unused()
         self._asked_limit = limit
         self._is_empty = False
         return self
