@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from mangonel import bson
 from mangonel.server import Server
 
 # Modules that cost milliseconds and that a program which connects, inserts and ends does not need.
@@ -63,7 +64,7 @@ FIRST_CLIENT = """
     _shared.client.client _shared.client.database_too _shared.client.fork_and_exit _shared.cursors
     _shared.cursors.watch _shared.face_result _shared.of_this_process _shared.operation _shared.replies _shared.settings
     _shared.upper_modules _version api auth bson bson.binary bson.codec_options bson.errors bson.int64
-    bson.tz_util client_options common errors handshake_metadata options pool_options read_concern
+    bson.objectid bson.tz_util client_options common errors handshake_metadata options pool_options read_concern
     read_preferences typings uri_parser write_concern
 """
 
@@ -114,6 +115,16 @@ def test_first_client_loads_these_modules_and_no_others() -> None:
 
 def test_import_of_the_package_alone_loads_no_client() -> None:
     assert not {name for name in modules_after("import mangonel") if name.startswith("mangonel.api")}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in bson.__all__ if isinstance(getattr(bson, name), type))
+)
+def test_module_that_a_bson_class_names_is_loaded_with_it(name: str) -> None:
+    # Otherwise cloudpickle, and with it Dask, Ray and Spark, pickles the class itself, or fails to.
+    home = getattr(bson, name).__module__
+
+    assert home in modules_after(f"from mangonel.bson import {name}")
 
 
 @pytest.mark.parametrize("name", [name for name in MIRRORS if not name.startswith("asynchronous.")])

@@ -7,8 +7,9 @@ Spec: bson.
 from __future__ import annotations
 
 from mangonel import _light
-from mangonel._core import ObjectId, decode, decode_all, encode
+from mangonel._core import decode, decode_all, encode
 from mangonel.bson.errors import InvalidBSON, InvalidDocument, InvalidStringData
+from mangonel.bson.objectid import ObjectId
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,14 +107,13 @@ __all__ = [
 
 # Module -> the names that it defines.
 _MODULES = {
-    "_enumerations": "DatetimeConversion",
     "_streams": "BSON decode_file_iter decode_iter is_valid",
     "binary": (
         "ALL_UUID_SUBTYPES CSHARP_LEGACY JAVA_LEGACY OLD_UUID_SUBTYPE STANDARD UUID_SUBTYPE Binary "
         "UuidRepresentation"
     ),
     "code": "Code",
-    "codec_options": "DEFAULT_CODEC_OPTIONS CodecOptions",
+    "codec_options": "DEFAULT_CODEC_OPTIONS CodecOptions DatetimeConversion",
     "datetime_ms": "EPOCH_AWARE EPOCH_NAIVE DatetimeMS",
     "dbref": "DBRef",
     "decimal128": "Decimal128",
@@ -128,7 +128,7 @@ _MODULES = {
 _HOMES = {name: f"mangonel.bson.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 # Submodules too, so that `bson.codec_options.CodecOptions` works after `import bson`.
-__getattr__ = _light.late_names(__name__, _HOMES, (*_MODULES, "objectid"))
+__getattr__ = _light.late_names(__name__, _HOMES, tuple(_MODULES))
 
 
 def schema_of(kind: type[Any], *_: Any) -> Any:
