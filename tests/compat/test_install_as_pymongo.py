@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 from pathlib import Path
@@ -171,6 +172,54 @@ def test_code_and_modules_run_from_the_command_line():
     code = "import sys, pymongo; print(pymongo.MongoClient.__module__, sys.argv)"
     assert from_the_command_line("-c", code, "a").stdout == "mangonel.api ['-c', 'a']\n"
     assert from_the_command_line("-m", "json.tool", "--help").stdout.startswith("usage: ")
+
+
+CHILDREN = """
+import multiprocessing, sys
+
+def name_driver(queue):
+    import pymongo
+
+    queue.put(pymongo.MongoClient.__module__)
+
+def start(kind, target):
+    context = multiprocessing.get_context(kind)
+    queue = context.Queue()
+    child = context.Process(target=target, args=(queue,))
+    child.start()
+    found = queue.get(timeout=150)
+    child.join()
+    return found
+
+def name_that_of_a_child(queue):
+    queue.put(start("spawn", name_driver))
+
+if __name__ == "__main__":
+    print(start(sys.argv[1], name_driver), start("spawn", name_that_of_a_child))
+"""
+
+
+@pytest.mark.parametrize(
+    "kind", sorted({"spawn", "forkserver"} & set(multiprocessing.get_all_start_methods()))
+)
+@pytest.mark.parametrize("is_module", [False, True])
+def test_a_process_that_the_program_starts_without_a_fork_uses_this_driver_too(
+    tmp_path, monkeypatch, kind, is_module
+):
+    (tmp_path / "parent.py").write_text(CHILDREN)
+    monkeypatch.chdir(tmp_path)
+    finished = from_the_command_line(*(["-m", "parent"] if is_module else ["parent.py"]), kind)
+    assert finished.stdout.split() == ["mangonel.api"] * 2, finished.stderr
+
+
+def test_children_have_the_aliases_that_were_installed_after_multiprocessing_was_loaded(tmp_path):
+    script = tmp_path / "parent.py"
+    install = "    import mangonel.compat, multiprocessing.spawn\n    mangonel.compat.install_as_pymongo()\n"
+    script.write_text(CHILDREN.replace('"__main__":\n', f'"__main__":\n{install}'))
+    finished = subprocess.run(
+        [sys.executable, str(script), "spawn"], capture_output=True, text=True, timeout=200
+    )
+    assert finished.stdout.split() == ["mangonel.api"] * 2, finished.stderr
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,10 @@ class AliasFinder(Loader):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of an alias, or None for any other module."""
+        if fullname == "multiprocessing.spawn":
+            from mangonel.compat._children import spec_of_spawn
+
+            return cast("ModuleSpec | None", spec_of_spawn(path))
         if fullname not in self._counterparts and fullname not in self._gaps:
             return None
         return ModuleSpec(
@@ -177,3 +181,7 @@ def install(finder: AliasFinder, package: str) -> None:
     # Placed behind the hooks of agents that wait for an import, which pass it on to this finder.
     own = next((place for place, found in enumerate(sys.meta_path) if found is BuiltinImporter), 0)
     sys.meta_path.insert(own, finder)
+    if "multiprocessing.spawn" in sys.modules:
+        from mangonel.compat._children import follow
+
+        follow(sys.modules["multiprocessing.spawn"])
