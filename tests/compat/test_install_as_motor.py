@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 INSTALL = "import mangonel.compat; mangonel.compat.install_as_motor()\n"
 
 
@@ -108,6 +110,135 @@ def main():
     client.close()
 
 IOLoop.current().run_sync(main)
+"""
+    )
+
+
+def test_lists_and_callbacks_come_on_tornados_loop(program, place):
+    program(
+        INSTALL
+        + """
+import os
+from tornado import gen
+from tornado.ioloop import IOLoop
+import motor
+
+@gen.coroutine
+def main():
+    client = motor.MotorClient(os.environ["TEST_URI"], io_loop=IOLoop.current())
+    things = client[os.environ["TEST_DATABASE"]].things
+    yield things.insert_many([{"_id": n} for n in range(3)])
+    assert len((yield things.find().to_list(None))) == 3
+    assert (yield things.aggregate([{"$count": "n"}]).to_list(10)) == [{"n": 3}]
+    got, called = [], gen.Future()
+    def each(document, error):
+        called.set_result(error) if document is None else got.append(document)
+    things.find().each(each)
+    assert (yield called) is None and len(got) == 3
+    client.close()
+
+IOLoop.current().run_sync(main)
+"""
+    )
+
+
+def test_batch_size_of_an_aggregation_counts_from_its_first_batch(program, place):
+    program(
+        INSTALL
+        + """
+import asyncio, os
+from bson import decode_all
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo.monitoring import CommandListener
+
+class Sizes(CommandListener):
+    sizes = []
+    def started(self, event):
+        if event.command_name == "aggregate":
+            self.sizes.append(event.command["cursor"].get("batchSize"))
+    def succeeded(self, event): pass
+    def failed(self, event): pass
+
+async def main():
+    client = AsyncIOMotorClient(os.environ["TEST_URI"], event_listeners=[Sizes()])
+    db = client[os.environ["TEST_DATABASE"]]
+    await db.things.insert_many([{"_id": n} for n in range(4)])
+    assert len(await db.things.aggregate([]).batch_size(3).to_list(None)) == 4
+    assert len(await db.things.aggregate([], batchSize=2).to_list(None)) == 4
+    raw = db.things.aggregate_raw_batches([]).batch_size(3)
+    assert [len(decode_all(batch)) for batch in await raw.to_list(None)] == [3, 1]
+    assert len(await db.aggregate([{"$documents": [{}] * 2}]).batch_size(1).to_list(None)) == 2
+    # As in PyMongo, the first batch of raw ones is always empty.
+    assert Sizes.sizes == [3, 2, 0, 1], Sizes.sizes
+    client.close()
+
+asyncio.run(main())
+"""
+    )
+
+
+def test_motors_habits_hold_for_stored_files(program, place):
+    program(
+        INSTALL
+        + """
+import asyncio, os
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorGridFSBucket, AsyncIOMotorGridOut
+
+class Handler:
+    written = b""
+    def write(self, piece):
+        self.written += piece
+    def flush(self):
+        return None
+
+async def main():
+    client = AsyncIOMotorClient(os.environ["TEST_URI"])
+    db = client[os.environ["TEST_DATABASE"]]
+    bucket = AsyncIOMotorGridFSBucket(db, collection="texts")
+    assert bucket.collection.name == "texts"
+    file_id = await bucket.upload_from_stream("lines", b"a\\nb\\nc", chunk_size_bytes=2)
+    # Chunks, not lines.
+    stored = await AsyncIOMotorGridOut(bucket.collection, file_id).open()
+    assert stored.length == 5 and [chunk async for chunk in stored] == [b"a\\n", b"b\\n", b"c"]
+    handler = Handler()
+    await (await bucket.open_download_stream(file_id)).stream_to_handler(handler)
+    assert handler.written == b"a\\nb\\nc"
+    client.close()
+
+asyncio.run(main())
+"""
+    )
+
+
+def test_values_are_encrypted_by_motors_class(program, place):
+    pytest.importorskip("pymongocrypt")
+    program(
+        INSTALL
+        + """
+import asyncio, os
+from bson.codec_options import CodecOptions
+from motor import MotorClientEncryption
+from motor.core import AgnosticClientEncryption
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorClientEncryption, AsyncIOMotorCursor
+
+async def main():
+    client = AsyncIOMotorClient(os.environ["TEST_URI"])
+    vault = os.environ["TEST_DATABASE"] + ".keys"
+    keys = {"local": {"key": bytes(96)}}
+    loop = asyncio.get_running_loop()
+    async with AsyncIOMotorClientEncryption(keys, vault, client, CodecOptions(), loop) as encryption:
+        assert isinstance(encryption, AgnosticClientEncryption) and encryption.get_io_loop() is loop
+        key_id = await encryption.create_data_key("local", key_alt_names=["a"])
+        way = "AEAD_AES_256_CBC_HMAC_SHA_512-Deterministic"
+        value = await encryption.encrypt("secret", way, key_alt_name="a")
+        assert await encryption.decrypt(value) == "secret"
+        found = await encryption.get_keys()
+        assert isinstance(found, AsyncIOMotorCursor)
+        assert [key["_id"] for key in await found.to_list(None)] == [key_id]
+    assert issubclass(MotorClientEncryption, AgnosticClientEncryption)
+    client.close()
+
+asyncio.run(main())
 """
     )
 

@@ -173,18 +173,12 @@ def companions(gaps: Iterable[str]) -> dict[str, list[str]]:
 
 # The version of Motor.
 MOTOR_VERSION = "3.7.1"
+_MOTOR_CORE = ["compat._motor", "compat._motor_cursors", "compat._motor_encryption"]
 MOTOR_COUNTERPARTS = {
-    "motor": ["compat.motor_tornado"],
-    "motor.core": ["compat._motor", "compat._motor_cursors"],
-    "motor.motor_asyncio": ["compat.motor_asyncio"],
-    "motor.motor_gridfs": ["compat._motor", "compat._motor_cursors"],
-    "motor.motor_tornado": ["compat.motor_tornado"],
+    "motor": ["compat.motor_tornado", "compat._motor_encryption"],
+    "motor.core": _MOTOR_CORE,
+    "motor.motor_asyncio": ["compat.motor_asyncio", "compat._motor_encryption"],
+    "motor.motor_gridfs": _MOTOR_CORE,
+    "motor.motor_tornado": ["compat.motor_tornado", "compat._motor_encryption"],
 }
-MOTOR_MISSING = {
-    "motor": ("MotorClientEncryption",),
-    "motor.core": ("AgnosticClientEncryption",),
-    "motor.motor_asyncio": ("AsyncIOMotorClientEncryption",),
-    "motor.motor_tornado": ("MotorClientEncryption",),
-    "motor.web": ("GridFSHandler",),
-    "motor.aiohttp": ("AIOHTTPGridFS",),
-}
+MOTOR_MISSING = {"motor.web": ("GridFSHandler",), "motor.aiohttp": ("AIOHTTPGridFS",)}

@@ -68,25 +68,25 @@ class AgnosticCollection(AgnosticBaseProperties, AsyncCollection):
     def aggregate(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor over the results; the first wait for a result sends the command."""
         return self._command_cursor_class.latent(
-            self, lambda: AsyncCollection.aggregate(self, *args, **kwargs)
+            self, lambda size: AsyncCollection.aggregate(self, *args, **kwargs | size)
         )
 
     def aggregate_raw_batches(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor over batches of bytes; the first wait for a batch sends the command."""
         return self._raw_command_cursor_class.latent(
-            self, lambda: AsyncCollection.aggregate_raw_batches(self, *args, **kwargs)
+            self, lambda size: AsyncCollection.aggregate_raw_batches(self, *args, **kwargs | size)
         )
 
     def list_indexes(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor over the indexes; the first wait for an index sends the command."""
         return self._command_cursor_class.latent(
-            self, lambda: AsyncCollection.list_indexes(self, *args, **kwargs)
+            self, lambda _: AsyncCollection.list_indexes(self, *args, **kwargs)
         )
 
     def list_search_indexes(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor over the search indexes; the first wait for an index sends the command."""
         return self._command_cursor_class.latent(
-            self, lambda: AsyncCollection.list_search_indexes(self, *args, **kwargs)
+            self, lambda _: AsyncCollection.list_search_indexes(self, *args, **kwargs)
         )
 
     def watch(self, *args: Any, **kwargs: Any) -> Any:
@@ -112,7 +112,7 @@ class AgnosticDatabase(AgnosticBaseProperties, AsyncDatabase):
         """Return a cursor over the results; the first wait for a result sends the command."""
         collection = self["$cmd.aggregate"]
         return self._command_cursor_class.latent(
-            collection, lambda: AsyncDatabase.aggregate(self, *args, **kwargs)
+            collection, lambda size: AsyncDatabase.aggregate(self, *args, **kwargs | size)
         )
 
     def watch(self, *args: Any, **kwargs: Any) -> Any:
@@ -198,7 +198,17 @@ class AgnosticGridIn(AsyncGridIn):
 
 
 class AgnosticGridOut(AsyncGridOut):
-    """A stored file; `seek` and `close` are not awaited."""
+    """A stored file; `seek` and `close` are not awaited, and `async for` yields chunks."""
+
+    async def open(self) -> Any:  # type: ignore[override]  # returns the file in Motor
+        """Load the file's document, unless it is loaded, and return the file."""
+        await super().open()
+        return self
+
+    async def __anext__(self) -> bytes:
+        if chunk := await self.readchunk():
+            return chunk
+        raise StopAsyncIteration
 
     def seek(self, pos: int, whence: int = os.SEEK_SET) -> Any:
         """Move to another position and return it.
@@ -230,7 +240,8 @@ class AgnosticGridOut(AsyncGridOut):
         """Write the file to a Tornado request handler, chunk by chunk."""
         while piece := await self.readchunk():
             request_handler.write(piece)
-            await request_handler.flush()
+            if (flushed := request_handler.flush()) is not None:
+                await flushed
 
 
 class AgnosticGridFSBucket(AsyncGridFSBucket):
@@ -239,6 +250,11 @@ class AgnosticGridFSBucket(AsyncGridFSBucket):
     _in_class: type[Any] = AgnosticGridIn
     _out_class: type[Any] = AgnosticGridOut
     _cursor_class: type[Any] = AgnosticGridOutCursor
+    collection = property(lambda bucket: bucket._collection, doc="The root of the bucket's two collections.")
+
+    def __init__(self, *args: Any, collection: str | None = None, **kwargs: Any) -> None:
+        # The older name of `bucket_name`.
+        super().__init__(*args, **kwargs if collection is None else kwargs | {"bucket_name": collection})
 
     def get_io_loop(self) -> Any:
         """Return the event loop of the client."""

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+def _started(cursor: Any, flow: Any) -> Any:
+    loop = cursor.get_io_loop()
+    # Tornado's loop runs on one of asyncio.
+    return getattr(loop, "asyncio_loop", loop).create_task(flow)
+
+
 class MotorIteration:
     """Motor's own methods of iterating over a cursor, in addition to `async for`."""
 
@@ -52,14 +58,14 @@ class MotorIteration:
         """
         if length is not None and length < 0:
             raise ValueError("length must be non-negative")
-        return self.get_io_loop().create_task(self._list_flow(length))
+        return _started(self, self._list_flow(length))
 
     async def _list_flow(self, length: int | None) -> list[Any]:
         return [] if length == 0 else await self._to_list_flow(length)
 
     def each(self, callback: Callable[[Any, BaseException | None], object]) -> None:
         """Call `callback(document, None)` for each document until it returns False, then `callback(None, error)`."""
-        self._each_task = self.get_io_loop().create_task(self._each_flow(callback))
+        self._each_task = _started(self, self._each_flow(callback))
 
     async def _each_flow(self, callback: Callable[[Any, BaseException | None], object]) -> None:
         try:
@@ -79,11 +85,11 @@ class MotorIteration:
 class LatentOpening(MotorIteration):
     """A cursor that sends its command at the first wait for a document, so its creation is not awaited."""
 
-    _opening: Callable[[], Awaitable[Any]] | None = None
+    _opening: Callable[[Any], Awaitable[Any]] | None = None
 
     @classmethod
-    def latent(cls, collection: Any, opening: Callable[[], Awaitable[Any]]) -> Any:
-        """Return a cursor that calls `opening` when the first document is requested."""
+    def latent(cls, collection: Any, opening: Callable[[Any], Awaitable[Any]]) -> Any:
+        """Return a cursor that calls `opening` with its batch size, a dict, when the first document is requested."""
         cursor: Any = cls.__new__(cls)
         cursor._begin_state(collection, collection._codec)
         cursor._opening = opening
@@ -95,7 +101,7 @@ class LatentOpening(MotorIteration):
             return await super()._fetch_once_flow()  # type: ignore[misc]  # the cursor beside this mixin has it
         self._opening = None
         try:
-            opened = await opening()
+            opened = await opening({"batchSize": self._batch_size} if self._batch_size else {})
         except BaseException:
             self._end()
             raise
@@ -166,7 +172,7 @@ class AgnosticChangeStream(AsyncClosing):
 
     def __init__(self, opening: Callable[[], Awaitable[Any]], loop: Callable[[], AbstractEventLoop]) -> None:
         self._opening = opening
-        self._stream: Any = None
+        self.delegate: Any = None
         self._is_closed = False
         self._loop = loop
 
@@ -175,19 +181,19 @@ class AgnosticChangeStream(AsyncClosing):
         return self._loop()
 
     async def _opened(self) -> Any:
-        if self._stream is None:
-            self._stream = await self._opening()
-        return self._stream
+        if self.delegate is None:
+            self.delegate = await self._opening()
+        return self.delegate
 
     @property
     def resume_token(self) -> Any:
         """The token to resume from; None before the stream is open."""
-        return None if self._stream is None else self._stream.resume_token
+        return None if self.delegate is None else self.delegate.resume_token
 
     @property
     def alive(self) -> bool:
         """Whether more changes may come."""
-        return not self._is_closed and (self._stream is None or bool(self._stream.alive))
+        return not self._is_closed and (self.delegate is None or bool(self.delegate.alive))
 
     async def next(self) -> Any:
         """Wait for the next change and return it; raise StopAsyncIteration when the stream is closed."""
@@ -206,8 +212,8 @@ class AgnosticChangeStream(AsyncClosing):
     async def close(self) -> None:
         """End the stream."""
         self._is_closed = True
-        if self._stream is not None:
-            await self._stream.close()
+        if self.delegate is not None:
+            await self.delegate.close()
 
     def __aiter__(self) -> Self:
         return self
