@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,15 @@ HEADER = '''"""PyMongo's public names without a counterpart. Written by `tools/c
 
 from __future__ import annotations
 
+# A module and its names in each line; an indented line continues the one above.
+_TABLE = """
+'''
+FOOTER = '''
+"""
 MISSING: dict[str, tuple[str, ...]] = {
+    module: tuple(names)
+    for module, *names in map(str.split, _TABLE.replace("\\n    ", " ").strip().splitlines())
+}
 '''
 
 
@@ -93,16 +102,12 @@ def gaps() -> dict[str, list[str]]:
 
 
 def source_text(found: dict[str, list[str]]) -> str:
-    """Return the source of the module that the shim reads, formatted as by ruff."""
-    lines = []
-    for module, names in found.items():
-        inner = ", ".join(f'"{name}"' for name in names) + ("," if len(names) == 1 else "")
-        line = f'    "{module}": ({inner}),'
-        if len(line) > 110:
-            listed = "".join(f'        "{name}",\n' for name in names)
-            line = f'    "{module}": (\n{listed}    ),'
-        lines.append(line)
-    return HEADER + "\n".join(lines) + "\n}\n"
+    """Return the source of the module that the shim reads: one line for each module, wrapped."""
+    lines = [
+        textwrap.fill(" ".join([module, *names]), 110, subsequent_indent="    ", break_long_words=False)
+        for module, names in found.items()
+    ]
+    return HEADER + "\n".join(lines) + FOOTER
 
 
 def page_text(found: dict[str, list[str]]) -> str:

@@ -36,5 +36,10 @@ def spec_of_spawn(path: Any) -> Any:
     spec: Any = PathFinder.find_spec("multiprocessing.spawn", path)
     if spec is not None:
         plain = spec.loader.exec_module
-        spec.loader.exec_module = lambda module: (plain(module), follow(module))
+
+        def load(module: Any) -> None:
+            plain(module)
+            follow(module)
+
+        spec.loader.exec_module = load
     return spec

@@ -200,7 +200,7 @@ class AgnosticGridIn(AsyncGridIn):
 class AgnosticGridOut(AsyncGridOut):
     """A stored file; `seek` and `close` are not awaited, and `async for` yields chunks."""
 
-    async def open(self) -> Any:  # type: ignore[override]  # returns the file in Motor
+    async def open(self) -> Any:
         """Load the file's document, unless it is loaded, and return the file."""
         await super().open()
         return self
