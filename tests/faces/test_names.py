@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import socket
+import tempfile
+from urllib.parse import quote
 
 import pytest
 
@@ -66,3 +70,16 @@ def test_a_host_that_no_name_server_knows_is_an_unreachable_server(face: Face, h
     client = face.client(host, serverSelectionTimeoutMS=LIMIT_MS)
     said = "Errno|idna"
     in_the_end(errors.ServerSelectionTimeoutError, said, lambda: face.wait(client.admin.command("ping")))
+
+
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets")
+def test_a_socket_whose_path_tls_cannot_name_is_an_unreachable_server(face: Face) -> None:
+    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as listener:
+        path = os.path.join(folder, "a..sock")
+        listener.bind(path)
+        listener.listen()
+        uri = f"mongodb://{quote(path, safe='')}"
+        client = face.client(uri, tls=True, serverSelectionTimeoutMS=LIMIT_MS)
+        in_the_end(
+            errors.ServerSelectionTimeoutError, "idna", lambda: face.wait(client.admin.command("ping"))
+        )

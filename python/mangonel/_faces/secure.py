@@ -39,7 +39,11 @@ class Secured:
         self._incoming: MemoryBIO
         self._outgoing: MemoryBIO
         wrap = _wrap_with_ocsp if security.checks_revocation else Security.wrap
-        self._engine, self._incoming, self._outgoing = wrap(security, address)
+        try:
+            self._engine, self._incoming, self._outgoing = wrap(security, address)
+        except ValueError as error:
+            # IDNA refuses the host's name, or the path of the socket.
+            raise OSError(str(error)) from None
 
     def shake(self, received: bytes | None) -> tuple[bytes, bool]:
         """Process the peer's bytes (None at the start); return the bytes to send, and whether the peer must answer.
