@@ -99,6 +99,13 @@ def test_a_refusal_says_why(face: str) -> None:
         refused_in_the_end(face, said, "mongodb://a.example:1234", **options)
 
 
+@pytest.mark.parametrize("host", ["a" * 256, "é" * 80])
+def test_a_name_that_socks5_cannot_carry_is_an_unreachable_server(face: str, host: str) -> None:
+    with SocksProxy() as proxy:
+        options = {"proxyHost": "localhost", "proxyPort": proxy.port}
+        refused_in_the_end(face, "more than 255 bytes", f"mongodb://{host}", **options)
+
+
 @pytest.mark.parametrize(
     ("host", "reason"),
     [

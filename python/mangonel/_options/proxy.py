@@ -135,5 +135,8 @@ def _place(host: str) -> bytes:
             return kind + inet_pton(family, host)
         except (OSError, ValueError):
             continue
-    name = host.encode("ascii" if host.isascii() else "idna")
-    return _NAME + bytes([len(name)]) + name
+    try:
+        name = host.encode("ascii" if host.isascii() else "idna")
+        return _NAME + bytes([len(name)]) + name
+    except ValueError:
+        raise OSError("the name has more than 255 bytes, or is none that IDNA knows") from None
