@@ -175,7 +175,8 @@ const PAIRS: [[u8; 2]; 128] = {
 
 #[inline]
 fn two_digits(text: &mut [u8; 24], at: usize, value: u8) {
-    [text[at], text[at + 1]] = PAIRS[usize::from(value & 127)];
+    // Both at once.
+    text[at..at + 2].copy_from_slice(&PAIRS[usize::from(value & 127)]);
 }
 
 /// Reads `YYYY-MM-DDTHH:MM[:SS[.fraction]]` with `Z` or an offset such as `+01:00`, `+0100` or `+01`.

@@ -34,11 +34,19 @@ impl<'o> Room<'o> {
     /// Returns room for `N` bytes behind the text.
     #[inline(always)]
     pub(super) fn piece<const N: usize>(&mut self) -> &mut [u8; N] {
-        if self.bytes.len() - self.end < N {
-            self.grow(N);
+        match self.bytes.get(self.end..) {
+            Some(room) if room.len() >= N => {}
+            _ => return self.new_piece(),
         }
-        let (_, room) = self.bytes.split_at_mut(self.end);
-        room.first_chunk_mut().unwrap()
+        // The compiler knows this from the comparison, unless the other way came back here.
+        self.bytes[self.end..].first_chunk_mut().unwrap()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn new_piece<const N: usize>(&mut self) -> &mut [u8; N] {
+        self.grow(N);
+        self.bytes[self.end..].first_chunk_mut().unwrap()
     }
 
     /// Reserves memory for this many bytes behind the text.
@@ -66,13 +74,13 @@ impl<'o> Room<'o> {
         self.put(*text, N);
     }
 
-    /// Appends 24 characters, which need no escape, in quotes.
+    /// Appends `before`, and 24 characters that need no escape, in quotes.
     #[inline(always)]
-    pub(super) fn quoted(&mut self, text: [u8; 24]) {
-        let piece = self.piece::<26>();
-        (piece[0], piece[25]) = (b'"', b'"');
-        piece[1..25].copy_from_slice(&text);
-        self.end += 26;
+    pub(super) fn quoted(&mut self, before: u8, text: [u8; 24]) {
+        let piece = self.piece::<27>();
+        (piece[0], piece[1], piece[26]) = (before, b'"', b'"');
+        piece[2..26].copy_from_slice(&text);
+        self.end += 27;
     }
 
     /// Appends text of any length.

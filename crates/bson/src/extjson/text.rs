@@ -41,12 +41,12 @@ const HIGHS: u64 = 0x8080_8080_8080_8080;
 /// Returns a word that is not zero if one of its bytes is not ASCII or needs an escape.
 #[inline]
 pub(super) fn unusual(word: u64) -> u64 {
-    let quotes = word ^ (ONES * b'"' as u64);
+    // With this bit turned, quotes are 0x20, and what was below 0x20 still is.
+    let low = word ^ (ONES * 0x02);
     let backslashes = word ^ (ONES * b'\\' as u64);
-    // Taking 0x20 from a smaller byte, or 1 from zero, borrows and so sets its high bit. A borrow may also mark the
+    // Taking 0x21 from a smaller byte, or 1 from zero, borrows and so sets its high bit. A borrow may also mark the
     // byte above, but only bytes that need a mark start a borrow. Bytes that are not ASCII are marked anyway.
-    (word | word.wrapping_sub(ONES * 0x20) | quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES))
-        & HIGHS
+    (word | low.wrapping_sub(ONES * 0x21) | backslashes.wrapping_sub(ONES)) & HIGHS
 }
 
 /// Returns whether all bytes are ASCII that needs no escape.

@@ -146,7 +146,7 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
     }
 
     /// Ends a container; `before` is still the opening bracket if it is empty.
-    #[inline]
+    #[inline(always)]
     fn close(&mut self, before: u8, [open, end]: [u8; 2]) {
         if before == b',' { self.out.all(&[end]) } else { self.out.all(&[open, end]) }
     }
@@ -160,11 +160,25 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
             self.out.text(before, body, start, last)?;
             return Ok(last + 1);
         }
-        self.out.all(&[before]);
-        self.other(body, code, at, depth)
+        self.other(before, body, code, at, depth)
     }
 
-    fn other(&mut self, body: &[u8], code: u8, at: usize, depth: usize) -> Result<usize> {
+    fn other(&mut self, before: u8, body: &[u8], code: u8, at: usize, depth: usize) -> Result<usize> {
+        // Both have one piece of room for everything; this is one test for all others.
+        const FIXED: u32 = 1 << OBJECT_ID | 1 << DATE_TIME;
+        if MODE == PLAIN && FIXED.wrapping_shr(code.into()) & 1 != 0 {
+            if code == OBJECT_ID {
+                self.out.quoted(before, ObjectId::from_bytes(fixed(body, at)?).hex_bytes());
+                return Ok(at + 12);
+            }
+            if code == DATE_TIME
+                && let Some((text, _)) = iso(i64::from_le_bytes(fixed(body, at)?), true)
+            {
+                self.out.quoted(before, text);
+                return Ok(at + 8);
+            }
+        }
+        self.out.all(&[before]);
         Ok(match code {
             INT32 => {
                 self.int32(i32::from_le_bytes(fixed(body, at)?));
@@ -350,7 +364,9 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
     #[inline]
     fn object_id(&mut self, id: ObjectId) {
         if MODE == PLAIN {
-            self.out.quoted(id.hex_bytes());
+            self.out.all(b"\"");
+            self.out.all(&id.hex_bytes());
+            self.out.all(b"\"");
         } else {
             self.out.all(b"{\"$oid\":\"");
             self.out.all(&id.hex_bytes());
@@ -360,9 +376,6 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
 
     fn datetime(&mut self, ms: i64) {
         if MODE == PLAIN {
-            if let Some((text, _)) = iso(ms, true) {
-                return self.out.quoted(text);
-            }
             self.out.all(b"\"");
             self.out.with(|out| write_iso(ms, true, out));
             self.out.all(b"\"");
