@@ -184,7 +184,8 @@ def bill(crates: list[dict[str, Any]], metadata: dict[str, Any]) -> str:
     depends = [{"ref": root, "dependsOn": sorted(component["bom-ref"] for component in components)}]
     for crate in crates:
         below = {dependency["pkg"] for dependency in nodes[crate["id"]]["deps"]} & by_id.keys()
-        depends.append({"ref": _purl(crate), "dependsOn": sorted(_purl(by_id[id]) for id in below)})
+        on = sorted(_ref(by_id[id]) for id in below)
+        depends.append({"ref": _ref(crate), **({"dependsOn": on} if on else {})})
     content: dict[str, Any] = {
         "metadata": {
             "component": {
@@ -209,13 +210,20 @@ def bill(crates: list[dict[str, Any]], metadata: dict[str, Any]) -> str:
         "serialNumber": f"urn:uuid:{serial}",
         "version": 1,
     }
-    return json.dumps({**head, **content}, indent=0) + "\n"
+    text = json.dumps({**head, **content}, separators=(",", ":"))
+    # A line for each component and each reference.
+    return re.sub(r',\{"(type|ref)"', r',\n{"\1"', text) + "\n"
+
+
+def _ref(crate: dict[str, Any]) -> str:
+    """Return the name of a crate within the file."""
+    return f"{crate['name']}@{crate['version']}"
 
 
 def _component(crate: dict[str, Any], sums: dict[tuple[str, str], str | None]) -> dict[str, Any]:
     component: dict[str, Any] = {
         "type": "library",
-        "bom-ref": _purl(crate),
+        "bom-ref": _ref(crate),
         "name": crate["name"],
         "version": crate["version"],
         "licenses": [{"expression": _expression(crate)}],
@@ -230,7 +238,7 @@ def _component(crate: dict[str, Any], sums: dict[tuple[str, str], str | None]) -
         component["components"] = [
             {
                 "type": "library",
-                "bom-ref": f"{_purl(crate)}#carried",
+                "bom-ref": f"{_ref(crate)}#carried",
                 "name": what,
                 "version": crate["version"].partition("+zstd.")[2],
                 "licenses": [{"license": {"id": licence}}],
