@@ -43,21 +43,28 @@ class IndexPlan:
 
 
 _INDEX_NOT_FOUND = 27
-# Fields in the server's description of an index that do not define it.
+_LANGUAGES = ("default_language", "language_override")
+# Fields in the server's description of an index that do not define it, or that are compared by themselves.
 _NOT_COMPARED = {
+    "key",
+    "name",
+    "collation",
     "v",
     "ns",
     "background",
     "textIndexVersion",
     "2dsphereIndexVersion",
     "weights",
-    "default_language",
-    "language_override",
+    *_LANGUAGES,
 }
 
 
 def declared_indexes(cls: Any) -> dict[str, dict[str, Any]]:
-    """Return the declared indexes by name, each with `key` and options in the server's form."""
+    """Return the declared indexes by name, each with `key` and options in the server's form.
+
+    Raises:
+        TypeError: two of them have one name.
+    """
     found: dict[str, dict[str, Any]] = {}
     family = [cls, *(model for model in cls.__tagged__() if model is not cls)]
     for model in family:
@@ -100,7 +107,9 @@ def _options_of(index: Index) -> dict[str, Any]:
 
 def _declare(found: dict[str, dict[str, Any]], keys: dict[str, Any], options: dict[str, Any]) -> None:
     name = options.get("name") or "_".join(f"{key}_{kind}" for key, kind in keys.items())
-    found[name] = {**options, "key": keys, "name": name}
+    made = {**options, "key": keys, "name": name}
+    if (known := found.setdefault(name, made)) != made or [*known["key"]] != [*keys]:
+        raise TypeError(f"expected one index with the name {name!r}, got {known} and {made}")
 
 
 async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool) -> IndexPlan:
@@ -109,13 +118,16 @@ async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool
     declared = declared_indexes(cls)
     present = _by_name(await port.call(collection.index_information))
     plan = IndexPlan()
+    # An index without a collation gets that of its collection, which the index of `_id` tells.
+    inherited = present.get("_id_", cls.__collection_options__).get("collation")
     for name, index in declared.items():
+        wanted = {"collation": inherited, **index}
         there = present.get(name) or next(
-            (other for other in present.values() if _shape(other) == _shape(index)), None
+            (other for other in present.values() if _is_same(other, wanted)), None
         )
         if there is None:
             plan.create.append(name)
-        elif _shape(there) == _shape(index):
+        elif _is_same(there, wanted):
             plan.keep.append(there["name"])
         else:
             plan.rebuild.append(name)
@@ -141,6 +153,26 @@ async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool
     return plan
 
 
+def _is_same(there: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Whether an existing index is the declared one; the server adds defaults to both collation and language."""
+    collation, given = _collation(there), _collation(wanted)
+    return (
+        _shape(there) == _shape(wanted)
+        and bool(collation) == bool(given)
+        and all(collation.get(name) == value for name, value in given.items())
+        and all(there.get(name) == wanted[name] for name in _LANGUAGES if name in wanted)
+    )
+
+
+def _collation(index: dict[str, Any]) -> dict[str, Any]:
+    given = index.get("collation") or {}
+    given = getattr(given, "document", given)
+    if given.get("locale", "simple") == "simple":
+        return {}
+    # Other settings have defaults that depend on the language.
+    return {"strength": 3, "caseLevel": False, "numericOrdering": False, **given}
+
+
 def _shape(index: dict[str, Any]) -> Any:
     """Return the defining parts of an index, for comparison."""
     keys = index["key"]
@@ -156,15 +188,12 @@ def _shape(index: dict[str, Any]) -> Any:
 
 
 def _compared(index: dict[str, Any]) -> dict[str, Any]:
-    options = {
+    # With 0, `expireAfterSeconds` takes effect.
+    return {
         name: value
         for name, value in index.items()
-        if name not in _NOT_COMPARED and name not in ("key", "name") and value
+        if name not in _NOT_COMPARED and (value or (value == 0 and value is not False))
     }
-    collation = options.get("collation")
-    if collation is not None:
-        options["collation"] = getattr(collation, "document", collation).get("locale")
-    return options
 
 
 def _by_name(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
