@@ -9,6 +9,7 @@ import flask
 import flask_login
 import pytest
 from browser import after
+from markupsafe import Markup
 
 from mangonel.websessions import MemoryStore, UsageError, WebSessions
 from mangonel.websessions.testing import FakeClock
@@ -191,3 +192,34 @@ def test_flask_login_works_by_the_recipe_of_the_manual() -> None:
         else:
             assert sessions.blocking.revoke_user("ada") == 1
         assert get("/me").status_code == 401
+
+
+class Label(str):
+    """A text of a subclass, as libraries return."""
+
+
+class Weight(float):
+    """A number of a subclass, such as one of numpy's."""
+
+
+@pytest.mark.parametrize("codec", ["msgpack", "json"])
+def test_markup_and_values_of_subclasses_are_kept(codec: str) -> None:
+    app = application({}, WebSessions(MemoryStore(), codec=codec))
+
+    @app.get("/flash")
+    def flash() -> str:
+        flask.flash(Markup("<b>saved</b>"))
+        flask.session.update(label=Label("new"), weight=Weight(1.5), html=Markup("<i>"))
+        return ""
+
+    @app.get("/flashed")
+    def flashed() -> str:
+        values = [flask.session[key] for key in ("label", "weight", "html")]
+        assert (values, [type(value) for value in values[:2]]) == (["new", 1.5, "<i>"], [str, float])
+        return flask.render_template_string("{% for text in get_flashed_messages() %}{{ text }}{% endfor %}")
+
+    browser = app.test_client()
+    assert browser.get("/flash", base_url=HOST).status_code == 200
+    shown = {"msgpack": "<b>saved</b>", "json": "&lt;b&gt;saved&lt;/b&gt;"}[codec]
+    assert browser.get("/flashed", base_url=HOST).text == shown
+    assert browser.get("/flashed", base_url=HOST).text == ""

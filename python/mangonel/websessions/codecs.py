@@ -62,9 +62,45 @@ def _bson() -> Codec:
     return Codec("bson", encode, decode)
 
 
+def _msgpack() -> Codec:
+    encoder = msgspec.msgpack.Encoder(enc_hook=_marked)
+    return Codec("msgpack", encoder.encode, msgspec.msgpack.Decoder(ext_hook=_markup).decode)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a subclass, such as numpy's float64, as one of its base class."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise NotImplementedError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+# The extension type of HTML, such as the Markup that Flask's flash() may get.
+_HTML = 1
+
+
+def _marked(value: Any) -> Any:
+    return (
+        msgspec.msgpack.Ext(_HTML, value.__html__().encode()) if hasattr(value, "__html__") else _plain(value)
+    )
+
+
+def _markup(code: int, data: memoryview) -> Any:
+    if code != _HTML:
+        raise ValueError(code)
+    text = str(data, "utf-8")
+    try:
+        from markupsafe import Markup
+    except ImportError:
+        return text
+    return Markup(text)
+
+
 CODECS: dict[str, Callable[[], Codec]] = {
-    "msgpack": lambda: Codec("msgpack", msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode),
-    "json": lambda: Codec("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode),
+    "msgpack": _msgpack,
+    "json": lambda: Codec(
+        "json", msgspec.json.Encoder(enc_hook=_plain).encode, msgspec.json.Decoder().decode
+    ),
     "bson": _bson,
 }
 
