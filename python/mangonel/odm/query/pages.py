@@ -240,7 +240,8 @@ def _rank(value: Any) -> int:
 def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
     """Return conditions on a key; together, as alternatives, they match all values that sort after this one."""
     rank = _rank(value)
-    is_nan = isinstance(value, float) and math.isnan(value)
+    is_decimal = isinstance(value, bson.Decimal128)
+    is_nan = value.to_decimal().is_nan() if is_decimal else isinstance(value, float) and math.isnan(value)
     found: list[dict[str, Any]] = []
     if direction == 1:
         # NaN sorts before all numbers and compares with none.
