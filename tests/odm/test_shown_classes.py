@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Callable
 from typing import Any
@@ -91,6 +92,67 @@ def test_what_is_shown_makes_the_same_document(way: str) -> None:
     made = WAYS[way](owner)
     assert type(made) is Breeder
     assert bson.decode(made.to_bson().raw) == bson.decode(owner.to_bson().raw)
+
+
+class Mood(enum.Enum):
+    CALM = "calm"
+    WILD = "wild"
+
+
+class Mark(Embedded):
+    mood: Mood = Mood.CALM
+    colours: set[str] = field(default_factory=set)
+
+
+class Stable(Document):
+    id: int  # type: ignore[assignment]
+    mood: Mood
+    last: Mood | None = None
+    colours: set[str] = field(default_factory=set)
+    moods: frozenset[Mood] = frozenset()
+    at: tuple[int, Mood] = (0, Mood.CALM)
+    days: tuple[int, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    named: dict[str, list[Mood]] = field(default_factory=dict)
+    groups: list[set[int]] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("way", ["to_dict", "by key", "to_json"])
+def test_enums_sets_and_tuples_are_made_from_what_is_shown(way: str) -> None:
+    stable = Stable(
+        id=1,
+        mood=Mood.WILD,
+        last=Mood.CALM,
+        colours={"red"},
+        moods=frozenset([Mood.WILD]),
+        at=(3, Mood.WILD),
+        days=(1, 2),
+        marks=(Mark(mood=Mood.WILD, colours={"blue"}),),
+        named={"a": [Mood.WILD]},
+        groups=[{1}, {2}],
+    )
+    shown: Any = {
+        "to_dict": stable.to_dict,
+        "by key": lambda: stable.to_dict(by_key=True),
+        "to_json": lambda: json.loads(stable.to_json()),
+    }[way]()
+    assert bson.decode(Stable.from_dict(shown).to_bson().raw) == bson.decode(stable.to_bson().raw)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"mood": "sad"}, r"expected Mood, got str at \$\.mood"),
+        ({"mood": "wild", "colours": ["red", 1]}, r"expected str, got int at \$\.colours"),
+        ({"mood": "wild", "colours": [["red"]]}, r"expected set, got list at \$\.colours"),
+        ({"mood": "wild", "at": [1]}, r"expected tuple, got list at \$\.at"),
+        ({"mood": "wild", "named": {"a": ["wild", "sad"]}}, r"expected Mood, got str at \$\.named\.a\[1\]"),
+        ({"mood": "wild", "marks": [{"mood": "sad"}]}, r"expected Mood, got str at \$\.marks\[0\]\.mood"),
+    ],
+)
+def test_values_that_no_document_shows_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Stable.from_dict({"id": 1, **wrong})
 
 
 @pytest.mark.parametrize("keys", [("_cls", "lives"), ("lives", "_cls")])

@@ -55,6 +55,8 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
             if not (is_tagged and key == tag):
                 extra[key] = value
             continue
+        if field.remake is not None:
+            value = field.remake(value)
         try:
             given[field.name] = _build(field, value)
         except ValidationError as error:
@@ -125,6 +127,37 @@ def _build(field: Any, value: Any) -> Any:
     if isinstance(value, Mapping) and getattr(field.type, "__origin__", field.type) is dict:
         return dict(_each(parts, value.items(), lambda key: f".{key}"))
     return _build_list(parts, value) if isinstance(value, (list, tuple)) else part_of(parts, value)
+
+
+_ROWS: dict[str, Any] = {"list": list, "dict": dict, "set": set, "frozenset": frozenset}
+_ROWS |= {"tuple": tuple, "tuple_of": tuple}
+
+
+def remaker(spec: Any) -> Callable[[Any], Any] | None:
+    """Return the function that makes the sets, tuples and enums of a type from their forms in `to_dict`, if any."""
+    op, argument = spec["op"], spec["argument"]
+    if op != "enum" and op not in _ROWS:
+        return None
+    parts = argument if op == "tuple" else [] if op == "enum" else [argument]
+    inner = [remaker(part) or (lambda item: item) for part in parts]
+    if op in ("list", "dict") and remaker(argument) is None:
+        return None
+
+    def remake(value: Any) -> Any:
+        try:
+            if op == "enum":
+                return argument[0](value)
+            if op == "dict":
+                return {key: inner[0](item) for key, item in value.items()}
+            if type(value) is list:
+                makes = inner if op == "tuple" else inner * len(value)
+                return _ROWS[op](make(item) for make, item in zip(makes, value, strict=True))
+        except (AttributeError, TypeError, ValueError):
+            # Refused where its type is checked.
+            pass
+        return value
+
+    return remake
 
 
 def _build_list(parts: list[Any], value: Any) -> Any:

@@ -16,6 +16,7 @@ from mangonel.odm.model import cast
 from mangonel.odm.model.annotations import classes_in, evaluate, unwrap, without_none
 from mangonel.odm.model.belongs_to import BelongsToDescriptor, as_ref
 from mangonel.odm.model.codec import codec_options
+from mangonel.odm.model.convert import remaker
 from mangonel.odm.model.embedded_in import TellingDescriptor, holds_such
 from mangonel.odm.model.encrypted import Encrypted, declared
 from mangonel.odm.model.encrypted_trees import check_encrypted
@@ -172,6 +173,7 @@ def _models_of(plain: Any, owner: Any) -> tuple[type[Any] | None, Any]:
 def _row(cls: Any, field: Resolved) -> dict[str, Any]:
     info = field.info
     spec = spec_of(field.type, field.metadata, field.nullable, cls, info)
+    field.remake = remaker(spec)
     if declared:
         check_encrypted(cls, field, spec)
     is_mutable = _is_mutable(spec)

@@ -341,6 +341,8 @@ class Resolved:
     maker: Any = None
     # The classes that mappings in it may represent; set at first use.
     parts: list[Any] | None = None
+    # Undoes `to_dict`, once the plan is compiled.
+    remake: Any = None
 
     @property
     def is_refs(self) -> bool:
