@@ -141,7 +141,9 @@ class Path(_core.OdmPath, Matching[T], Arithmetic[T], Operand):
     def __getitem__(self, part: Any) -> Any:
         """Return an element by its index, or the value of a key."""
         self._field()
-        made = self._within(self._owner, self._name, (*(self._keys or ()), str(part)))
+        if "." in (text := str(part)):
+            raise ValueError(f"expected a key without a dot, which begins another key, got {part!r}")
+        made = self._within(self._owner, self._name, (*(self._keys or ()), text))
         made._is_element = True
         return made
 

@@ -81,6 +81,19 @@ def check_extra(
         )
 
 
+def check_keys(name: str, fields: dict[str, FieldInfo]) -> None:
+    """Raise TypeError for a key that two fields share, or that updates take for a path or an operator."""
+    taken: dict[str, str] = {}
+    for attribute, info in fields.items():
+        key = info.key or ("_id" if attribute == "id" else attribute)
+        if "." in key or key.startswith("$"):
+            raise TypeError(
+                f"cannot store {name}.{attribute} as {key!r}: in updates a dot makes a path, a $ an operator"
+            )
+        if taken.setdefault(key, attribute) != attribute:
+            raise TypeError(f"cannot store {name}.{attribute} as {key!r}: {taken[key]} has that key")
+
+
 def _is_below_a_document(bases: tuple[type, ...]) -> bool:
     return any(getattr(base, "__is_document__", False) for base in bases)
 

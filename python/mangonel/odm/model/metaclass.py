@@ -12,7 +12,7 @@ from mangonel.odm._registry import keepers, models, registry
 from mangonel.odm.errors import NotLoaded
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.cast import check_cast
-from mangonel.odm.model.class_body import check_extra, read_body
+from mangonel.odm.model.class_body import check_extra, check_keys, read_body
 from mangonel.odm.model.embedded_in import embedded_in
 from mangonel.odm.model.fields import FieldInfo, Inverse, field, many, mapped
 from mangonel.odm.model.hooks import collect_hooks, forget_plans
@@ -72,6 +72,7 @@ class ModelMeta(_core.OdmMeta):
         cls.__all_members__ = frozenset(has_slot.union(slots))
         cls.__members__ = {slot: cls.__dict__[slot] for slot in slots if slot != "__weakref__"}
         cls.__fields__ = _ordered(fields, cls)
+        check_keys(name, cls.__fields__)
         cls.__expressions__ = {attribute: Path(cls, attribute) for attribute in cls.__fields__}
         cls.__hooks__ = collect_hooks(cls)
         cls.__plan__ = UnreadPlan(cls, make_partial_class)
