@@ -6,7 +6,7 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 
 use super::fields::{DELETED, EXTRA_SET, Fields, NEW, PARTIAL, SAVING, UNCERTAIN};
 use super::plan::{Op, Plan};
-use super::raw::{Elements, append, close, open};
+use super::raw::{Element, Elements, append, close, open};
 use crate::driver::lost::{Numbered, lost_write, numbered};
 
 /// Flags, the names of set fields, former values by name, the stored document, and a save whose outcome is unknown.
@@ -89,13 +89,13 @@ pub(super) fn odm_resume(
 /// The loaded document, with the values saved since then in their places.
 fn stored(fields: Fields<'_>, plan: &Plan) -> Option<Vec<u8>> {
     let state = fields.known().filter(|_| plan.keeps_raw)?;
-    let is_tag = |key: &[u8]| plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key);
+    let is_tag = |element: &Element<'_>| plan.tags.as_ref().is_some_and(|tags| tags.is_own(element));
     let mut document = Vec::with_capacity(state.raw.len());
     let start = open(&mut document);
     for element in Elements::of(&state.raw) {
         let is_newer = match plan.field_of_key(element.key) {
             Some(index) => state.kept(index).is_some(),
-            None => state.stored_extra.is_some() && !is_tag(element.key),
+            None => state.stored_extra.is_some() && !is_tag(&element),
         };
         if !is_newer {
             append(&mut document, element.kind, element.key, element.value);

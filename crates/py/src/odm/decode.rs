@@ -2,6 +2,7 @@
 //! type, and no Python code runs for a model without load hooks. The codec's decoder handles everything outside the
 //! plan.
 use mangonel_bson::element::by_code;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyType};
@@ -215,7 +216,8 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 };
                 let is_plain =
                     matches!(field.default, Default::Value(_) | Default::List | Default::Dict | Default::Set);
-                if !plan.is_document && is_plain && !field.omits_none {
+                let is_noted = !plan.is_document || plan.version == Some(index);
+                if is_noted && is_plain && !field.omits_none {
                     fields.state().absent.add(index);
                 }
                 drop(fields.replace(index, made));
@@ -261,7 +263,12 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         let length = self.d.name_length(name_at, end)?;
         self.d.position = name_at + length;
         self.skip(kind, end)?;
-        if plan.tags.as_ref().is_some_and(|tags| tags.name.starts(&self.d.data[name_at..])) {
+        if let Some(tags) = plan.tags.as_ref().filter(|tags| tags.name.starts(&self.d.data[name_at..])) {
+            let element = &self.d.data[at..self.d.position];
+            // A newer program's class is unknown here; its tag stays stored, as its keys do.
+            if tags.own != element && plan.unknown != Unknown::Ignore && !(is_top && self.ignores) {
+                object.state().extra.extend_from_slice(element);
+            }
             return Ok(());
         }
         if &self.d.data[name_at..name_at + length] == SERVERS_OWN {
@@ -397,17 +404,28 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                     Err(error) => Err(error.into()),
                 }
             }
-            (Op::Enum(_, members), _) => {
+            (Op::Enum(class, members), _) => {
                 let made = self.d.value(found, end)?;
-                match members.bind(self.py).get_item(&made) {
-                    Ok(Some(member)) => Ok(member),
-                    _ => self.wrong_value(kind, made),
+                if let Ok(Some(member)) = members.bind(self.py).get_item(&made) {
+                    return Ok(member);
+                }
+                // Combined flags, and what the class's `_missing_` finds.
+                let plain = if found == 0x12 { made.pos()? } else { made };
+                match class.bind(self.py).call1((&plain,)) {
+                    Ok(member) => Ok(member),
+                    Err(error)
+                        if error.is_instance_of::<PyValueError>(self.py)
+                            || error.is_instance_of::<PyTypeError>(self.py) =>
+                    {
+                        self.wrong_value(kind, plain)
+                    }
+                    Err(error) => Err(error.into()),
                 }
             }
             (Op::Literal(_), _) => {
                 let made = self.d.value(found, end)?;
                 // BSON's 64-bit integers have their own class; literals are ints.
-                let made = if found == 0x12 { made.abs()? } else { made };
+                let made = if found == 0x12 { made.pos()? } else { made };
                 if value::is_plain(kind, &made)? {
                     return Ok(made);
                 }

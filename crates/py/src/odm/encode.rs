@@ -9,6 +9,7 @@ use pyo3::types::{
 
 use super::fields::{Fields, is_instance};
 use super::plan::{Default, Field, Op, Plan, Type};
+use super::raw::Elements;
 use super::value;
 use crate::codec::encode::{Encoder, Name, Named};
 use crate::codec::fault::{Fault, Kind, found, within};
@@ -36,22 +37,30 @@ impl<'a, 'py> Writer<'a, 'py> {
         let mut next = 0;
         for (index, field, value) in fields.each(self.py) {
             self.field(fields, index, field, value.as_ref(), &mut next)?;
-            if index == 0
-                && plan.id == Some(0)
-                && let Some(tags) = &plan.tags
-            {
-                self.enc.bytes(&tags.own)?;
+            if index == 0 && plan.id == Some(0) {
+                self.tag(fields)?;
             }
         }
-        if plan.id != Some(0)
-            && let Some(tags) = &plan.tags
-        {
-            self.enc.bytes(&tags.own)?;
+        if plan.id != Some(0) {
+            self.tag(fields)?;
         }
         if let Some(state) = fields.known() {
             self.enc.bytes(&state.extra)?;
         }
         self.enc.leave(start)?;
+        Ok(())
+    }
+
+    /// Writes the tag of the instance's class, unless it was loaded with one that names no class: that is in `extra`.
+    #[inline(always)]
+    fn tag(&mut self, fields: Fields<'_>) -> Result<(), Fault> {
+        let Some(tags) = &fields.plan.tags else { return Ok(()) };
+        let is_kept = fields.known().is_some_and(|state| {
+            !state.extra.is_empty() && Elements::bare(&state.extra).any(|element| tags.is_named(&element))
+        });
+        if !is_kept {
+            self.enc.bytes(&tags.own)?;
+        }
         Ok(())
     }
 
@@ -78,7 +87,10 @@ impl<'a, 'py> Writer<'a, 'py> {
         }
         let was_absent = fields.known().is_some_and(|state| state.absent.has(index));
         if was_absent && !fields.is_dirty(index) && is_bare(field, held) {
-            return Ok(());
+            // A version grows without being set.
+            if fields.plan.version != Some(index) || is_unversioned(self.py, fields) {
+                return Ok(());
+            }
         }
         self.value(&field.kind, &field.name, held)
     }
@@ -293,6 +305,16 @@ fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
         Op::AwareDatetime => given.cast_exact::<PyDateTime>().is_ok_and(|date| date.get_tzinfo().is_some()),
         _ => false,
     }
+}
+
+/// Whether the stored document has no version: it is older than the field, and has the field's default.
+pub(super) fn is_unversioned(py: Python<'_>, fields: Fields<'_>) -> bool {
+    let Some(index) = fields.plan.version else { return false };
+    if !fields.known().is_some_and(|state| state.absent.has(index)) {
+        return false;
+    }
+    let Default::Value(first) = &fields.plan.fields[index].default else { return false };
+    fields.value(py, index).is_some_and(|held| held.eq(first.bind(py)).unwrap_or(false))
 }
 
 /// Whether a default that was never stored is unchanged.

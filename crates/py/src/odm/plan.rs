@@ -12,6 +12,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 use super::bits::Bits;
 use super::keys::Keys;
 use super::packing;
+use super::raw::Element;
 use crate::codec::Codec;
 use crate::codec::name::Name;
 use crate::codec::slot;
@@ -273,6 +274,20 @@ pub(super) struct Tags {
     pub models: Vec<(Vec<u8>, &'static Model)>,
     /// The tag that this model writes: a whole element; empty for a root that writes none.
     pub own: Vec<u8>,
+}
+
+impl Tags {
+    /// Whether an element is a tag, of whichever class.
+    pub(super) fn is_named(&self, element: &Element<'_>) -> bool {
+        &self.key[..self.key.len() - 1] == element.key
+    }
+
+    /// Whether an element is the tag that this model writes.
+    pub(super) fn is_own(&self, element: &Element<'_>) -> bool {
+        self.is_named(element)
+            && self.own.first() == Some(&element.kind)
+            && self.own.get(1 + self.key.len()..) == Some(element.value)
+    }
 }
 
 /// The treatment of unknown keys.

@@ -9,15 +9,16 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::encode::Writer;
+use super::encode::{Writer, is_unversioned};
 use super::fields::{DELETED, EXTRA_SET, Fields, GUARDED, MODIFIES, NEW, SAVING, UNCERTAIN, release};
 use super::guard::adopt;
 use super::instance::watch;
 use super::update::Update;
-use super::value::located;
+use super::value::{located, taken};
 use super::{decode, raw, update};
 use crate::codec::decode::Decoder;
-use crate::codec::fault::into_exception;
+use crate::codec::fault::{Kind as FaultKind, found, into_exception};
+use crate::codec::object_id;
 use crate::driver::exchange::Exchange;
 use crate::driver::failure::thrown;
 use crate::driver::lost::{Numbered, lost_write, numbered};
@@ -94,7 +95,33 @@ fn parallel_save(py: Python<'_>, fields: Fields<'_>) -> PyErr {
 #[pyfunction]
 pub(super) fn odm_begin(object: &Bound<'_, PyAny>) -> PyResult<()> {
     let fields = Fields::of(object)?;
+    identify(object.py(), fields)?;
     begin(object.py(), fields, Update::of_whole(fields.dirty()))
+}
+
+/// Gives a new document whose id is None, as `id: ObjectId | None = None` declares it, its id: without one, the server
+/// would choose an id that the instance does not know.
+#[inline]
+fn identify(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
+    let plan = fields.plan;
+    let Some(index) = plan.id.filter(|index| plan.is_document && plan.fields[*index].omits_none) else {
+        return Ok(());
+    };
+    if fields.flags() & NEW == 0
+        || fields.was_null(index)
+        || !fields.value(py, index).is_some_and(|id| id.is_none())
+    {
+        return Ok(());
+    }
+    let kind = &plan.fields[index].kind;
+    let what = format!("expected {} for a new document, got None", kind.label);
+    let made = object_id::fresh(py)
+        .map_err(Into::into)
+        .and_then(|id| taken(kind, &id))
+        .and_then(|made| made.ok_or_else(|| found(FaultKind::Field, what, "set it before the first save")))
+        .map_err(|fault| located(py, plan, index, fault))?;
+    drop(fields.replace(index, made));
+    Ok(())
 }
 
 /// Return the smallest update that stores the changes, or None. `odm_settle` must follow once the server has answered.
@@ -240,7 +267,7 @@ pub(super) fn odm_rebase<'py>(
         return Ok(None);
     }
     let is_uncertain = is_uncertain || fields.flags() & UNCERTAIN != 0;
-    let Some(update) = update::rebuild(fields, is_uncertain) else { return Ok(None) };
+    let Some(update) = update::rebuild(object.py(), fields, is_uncertain) else { return Ok(None) };
     let mut out = Vec::new();
     update.write(&mut out);
     fields.set_flags(fields.flags() & !(GUARDED | MODIFIES) | needs_of(&update));
@@ -398,6 +425,11 @@ fn write_filter(py: Python<'_>, fields: Fields<'_>, out: &mut Vec<u8>) -> PyResu
             }
             return Err(PyTypeError::new_err("expected a document with an id, got one loaded without"));
         };
+        if plan.version == Some(index) && is_unversioned(py, fields) {
+            // Null finds documents without the key.
+            raw::append(out, 0x0A, &field.key, &[]);
+            continue;
+        }
         Writer::new(py, plan, out)
             .value(&field.kind, &field.name, &held)
             .map_err(|fault| into_exception(py, fault, None))?;
@@ -516,6 +548,7 @@ pub(super) fn odm_insert(
     let py = object.py();
     let fields = Fields::of(object)?;
     alone(py, fields)?;
+    identify(py, fields)?;
     if watch::is_on() {
         return Ok(None);
     }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use pyo3::prelude::*;
 
 use super::bits::{Bits, WORD};
-use super::encode::Writer;
+use super::encode::{Writer, is_unversioned};
 use super::fields::{EXTRA_SET, Fields, NEW, PARTIAL, State, UNCERTAIN};
 use super::guard::Guard;
 use super::plan::{Op, Plan};
@@ -500,14 +500,14 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     if update.is_empty() {
         return Ok(None);
     }
-    count(&mut update, plan);
+    count(&mut update, py, fields);
     update.sent = dirty;
     update.draft = draft;
     Ok(Some(update))
 }
 
 /// Builds the update under way again, after `adopt`: it stores the same values, whatever the instance is by now.
-pub(super) fn rebuild(fields: Fields<'_>, is_uncertain: bool) -> Option<Update> {
+pub(super) fn rebuild(py: Python<'_>, fields: Fields<'_>, is_uncertain: bool) -> Option<Update> {
     let (plan, state) = (fields.plan, fields.known()?);
     let places = places(&state.raw, plan);
     let mut update = Update { is_uncertain, is_partial: fields.flags() & PARTIAL != 0, ..Update::default() };
@@ -532,15 +532,19 @@ pub(super) fn rebuild(fields: Fields<'_>, is_uncertain: bool) -> Option<Update> 
     if let Some(sent) = &state.sent_extra {
         extra(&mut update, &state, sent, plan);
     }
-    count(&mut update, plan);
+    count(&mut update, py, fields);
     Some(update)
 }
 
 /// Adds the next version.
 #[inline]
-fn count(update: &mut Update, plan: &Plan) {
-    if let Some(index) = plan.version {
-        append(&mut update.inc, 0x10, &plan.fields[index].key, &1_i32.to_le_bytes());
+fn count(update: &mut Update, py: Python<'_>, fields: Fields<'_>) {
+    if let Some(index) = fields.plan.version {
+        let held = if is_unversioned(py, fields) { fields.value(py, index) } else { None };
+        // The server counts from 0 where there is no version.
+        let first = held.and_then(|held| held.extract::<i32>().ok()).unwrap_or(0);
+        let step = first.saturating_add(1).to_le_bytes();
+        append(&mut update.inc, 0x10, &fields.plan.fields[index].key, &step);
     }
 }
 
@@ -574,12 +578,12 @@ fn is_other_form(
 
 /// Changes of keys that no field has, to these elements.
 fn extra(update: &mut Update, state: &State, now: &[u8], plan: &Plan) {
-    let is_field = |key: &[u8]| {
-        plan.field_of_key(key).is_some()
-            || plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key)
+    let is_field = |element: &Element<'_>| {
+        plan.field_of_key(element.key).is_some()
+            || plan.tags.as_ref().is_some_and(|tags| tags.is_own(element))
     };
     let stored = state.stored_extra.as_deref().map_or_else(|| Elements::of(&state.raw), Elements::bare);
-    let before: Vec<Element<'_>> = stored.filter(|element| !is_field(element.key)).collect();
+    let before: Vec<Element<'_>> = stored.filter(|element| !is_field(element)).collect();
     update.rules = Rules { is_assigned: true, is_whole: false, is_guarded: false };
     for element in Elements::bare(now) {
         let was = before.iter().find(|former| former.key == element.key).copied();

@@ -221,7 +221,7 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
 
 
 def _reads_other_forms(cls: Any, field: Resolved, seen: set[Any]) -> bool:
-    """Whether a field, or a part of its value, reads other stored forms than it writes: legacy points, casts."""
+    """Whether a field, or a part of its value, reads other forms than it writes: legacy points, casts, fewer keys."""
     if cast.rules_of(cls, field.name) or cls in reached:
         return True
     for inner in classes_in(field.type, field.info.owner):
@@ -229,7 +229,8 @@ def _reads_other_forms(cls: Any, field: Resolved, seen: set[Any]) -> bool:
             return True
         if is_embedded(inner) and inner not in seen:
             seen.add(inner)
-            if any(_reads_other_forms(inner, part, seen) for part in inner.__plan__.fields.values()):
+            parts = inner.__plan__.fields.values()
+            if inner.__unknown__ == "ignore" or any(_reads_other_forms(inner, part, seen) for part in parts):
                 return True
     return False
 

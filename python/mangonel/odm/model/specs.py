@@ -30,13 +30,16 @@ from mangonel.bson import (
     ObjectId,
     Regex,
     Timestamp,
+    decode,
     encode,
 )
+from mangonel.bson.errors import BSONError
 from mangonel.odm._registry import is_embedded, is_model
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model import cast
 from mangonel.odm.model.annotations import classes_in, unwrap, without_none
 from mangonel.odm.model.belongs_to import BelongsTo
+from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.encrypted import Encrypted, check_rule, declared, mark_of
 from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Vector, Version
 from mangonel.odm.model.refs import Ref, RefMaker, Refs
@@ -248,7 +251,7 @@ def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
             f"cannot store a {plain.__name__} inside {cls.__name__}: expected Ref[{plain.__name__}], or an Embedded"
         )
     if issubclass(plain, enum.Enum):
-        return "enum", (plain, {member.value: member for member in plain}), plain.__name__
+        return "enum", (plain, _members(plain, cls)), plain.__name__
     if issubclass(plain, Geometry):
         offset = _core.odm_offset(Geometry.__dict__["coordinates"])
         return "geo", (plain, plain.geo_type, offset), plain.__name__
@@ -266,6 +269,25 @@ def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
         f"cannot store {plain.__name__} of {cls.__name__}: expected a type that BSON has, Custom(load, dump), or a "
         "class with __from_bson__ and __to_bson__"
     )
+
+
+def _members(plain: Any, cls: Any) -> dict[Any, Any]:
+    """Return the members of an enum by value.
+
+    Raises:
+        TypeError: BSON changes a value, such as a tuple.
+    """
+    members: dict[Any, Any] = {}
+    options = codec_options(cls.__tz_aware__)
+    for member in plain:
+        try:
+            members[decode(encode({"": member.value}, codec_options=options), options)[""]] = member
+            is_kept = members.get(member.value) is member
+        except (BSONError, TypeError):
+            is_kept = False
+        if not is_kept:
+            raise TypeError(f"cannot store {member!r} of {cls.__name__}: BSON does not keep its value")
+    return members
 
 
 def _check_zones(inner: Any, cls: Any) -> None:

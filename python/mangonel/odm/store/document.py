@@ -664,7 +664,8 @@ class Document(Base, DocumentTwins):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Document) or self.__collection_name__() != other.__collection_name__():
             return NotImplemented
-        return bool(self.id == other.id)
+        # A document without an id equals no other.
+        return self is other or (self.id is not None and bool(self.id == other.id))
 
     def __hash__(self) -> int:  # type: ignore[override]
         id: Any = self.id

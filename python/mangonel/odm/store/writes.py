@@ -557,7 +557,7 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
     query, version = _by_id(document, place), _core.odm_version(document) if unsaved else None
     if version is not None:
         # Unsaved changes are based on the loaded version, so the result's version must not replace it.
-        query = query.find({version[0]: version[1]})
+        query = query.find({version[0]: filter_of(document)[version[0]]})
     request = query._request("find_and_update", place.port.is_async)
     begin(document)
     try:
