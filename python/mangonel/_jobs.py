@@ -61,7 +61,7 @@ class Job:
         if (other := found.get("collection")) != self._target or "is_complete" not in found:
             kind = "a job" if "is_complete" in found else "a table"
             raise InvalidOperation(
-                f"expected a name of its own for once, got {self.name!r}, by which {kind} was stored in "
+                f"expected a new name for once=, got {self.name!r}, by which {kind} was stored in "
                 f"{self._names.database.name}.{other}; nothing was stored, give this one another name"
             )
         if found["is_complete"]:

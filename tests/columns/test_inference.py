@@ -292,7 +292,7 @@ def test_the_command_tells_drift_by_its_exit_status(
     for more in (["--as", "json"], ["-o", str(tmp_path / "new.json")]):
         with pytest.raises(SystemExit):
             cli.main([*command, "--check", str(saved), *more])
-        assert "goes not with --check, which writes no schema; leave it out" in capsys.readouterr().err
+        assert "does not go with --check, which writes no schema; leave it out" in capsys.readouterr().err
 
 
 SAVED: dict[str, Any] = {"format": 1, "documents": 1, "is_sample": False, "left_out": 0, "fields": {}}

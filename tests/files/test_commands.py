@@ -113,7 +113,7 @@ def test_without_a_collection_the_schemas_of_the_whole_database_are_shown(
         with pytest.raises(SystemExit) as ended:
             cli.main(["schema", uri, *more])
         assert ended.value.code == 2
-        assert f"{more[0]} is of one collection; name it after the URI" in capsys.readouterr().err
+        assert f"{more[0]} is for one collection; name it after the URI" in capsys.readouterr().err
 
 
 def test_a_database_without_collections_is_told(standalone: Server, capsys: Capture) -> None:

@@ -36,7 +36,7 @@ def test_no_changed_byte_of_parquet_reads_as_other_rows(standalone: Server, tmp_
         else:
             assert found == rows, f"byte {place}"
     assert told
-    with pytest.raises(TransferError, match=r"orders\.parquet, behind row 0: cannot be read: "):
+    with pytest.raises(TransferError, match=r"orders\.parquet, after row 0: cannot be read: "):
         import_table(database.copies, path)
     client.drop_database(database.name)
     client.close()

@@ -149,7 +149,7 @@ def test_a_file_that_is_no_table_is_told_in_a_line(
     path.write_text("no table, but a text that is long enough to be looked at")
 
     assert cli.main(["import", standalone.uri, str(path), "--database", database.name]) == 1
-    assert f"mangonel import: text{ending}, behind row 0: cannot be read: " in capsys.readouterr().err
+    assert f"mangonel import: text{ending}, after row 0: cannot be read: " in capsys.readouterr().err
 
 
 def test_filter_projection_and_schema_choose_what_is_written(database: Any, tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path
         more = {name: value for name, value in other.items() if name == argument}
         target = database.others if argument == "collection" else database.copies
         with pytest.raises(
-            TransferError, match=f"kept is of another import, with another {argument}: .*; give the same"
+            TransferError, match=f"kept belongs to another import, with another {argument}: .*; give the same"
         ):
             import_table(target, csv, resume=progress, **more)
         progress.unlink()
@@ -337,7 +337,7 @@ def test_a_resumed_export_has_the_columns_of_its_schema(database: Any, tmp_path:
         assert export_table(database.rows, path, schema=schema, resume=True).columns == tuple(schema)
     with pytest.raises(KeyboardInterrupt):
         export_table(database.rows, path, schema={"_id": int}, parts=2, parallel=1, progress=interrupt)
-    with pytest.raises(TransferError, match="with another schema; give the same arguments, or remove it"):
+    with pytest.raises(TransferError, match="belongs to another export, with another schema; give the same"):
         export_table(database.rows, path, schema={"_id": int, "n": int}, resume=True)
 
 
@@ -406,7 +406,7 @@ def test_fields_that_no_document_has_are_told(database: Any, tmp_path: Path) -> 
             {"text": {"a": int}},
             "expected a type without documents and arrays for 'text' of CSV, got a struct",
         ),
-        ({"text": int}, r"rows\.csv, behind row 0: cannot be read: "),
+        ({"text": int}, r"rows\.csv, after row 0: cannot be read: "),
     ],
 )
 def test_text_that_is_not_of_its_type_is_told(
@@ -434,7 +434,7 @@ def test_types_of_csv_are_guessed_told_and_given(
 
     command = ["import", standalone.uri, str(path), "--database", database.name, "--collection"]
     assert cli.main([*command, "told"]) == 0
-    assert "by the first rows, zip=int64, n=int64; --types tells other types" in capsys.readouterr().err
+    assert "types by the first rows: zip=int64, n=int64; --types sets others" in capsys.readouterr().err
     assert cli.main([*command, "given", "--types", "_id=objectid,zip=string,n=int32"]) == 0
     assert capsys.readouterr().err == ""
     assert sorted_by_id(database.given.find()) == sorted_by_id(documents)
@@ -444,7 +444,7 @@ def test_types_of_csv_are_guessed_told_and_given(
         assert said in capsys.readouterr().err
     with pytest.raises(SystemExit):
         cli.main(["import", standalone.uri, str(tmp_path / "rows.parquet"), "--types", "_id=int32"])
-    assert "--types is of CSV; leave it out" in capsys.readouterr().err
+    assert "--types is for CSV; leave it out" in capsys.readouterr().err
 
 
 def test_a_file_that_is_not_as_it_should_be_is_told(
@@ -457,7 +457,7 @@ def test_a_file_that_is_not_as_it_should_be_is_told(
     ):
         import_table(database.copies, latin)
     pa.parquet.write_table(pa.table({"x": pa.array([1, 2**64 - 1], pa.uint64())}), large)
-    with pytest.raises(TransferError, match=r"large\.parquet, behind row 0: expected an integer of 63 bits"):
+    with pytest.raises(TransferError, match=r"large\.parquet, after row 0: expected an integer of 63 bits"):
         import_table(database.copies, large)
     with pytest.raises(TransferError, match=r"expected files of one format in .*, got latin\.csv beside"):
         import_table(database.copies, tmp_path, format="parquet")
@@ -477,7 +477,7 @@ def test_a_type_that_bson_lacks_is_told_with_the_file(
     command = ["import", standalone.uri, str(path), "--database", database.name]
     assert cli.main(command) == 1
     assert (
-        "mangonel import: times.csv, behind row 0: expected a type that BSON has, got Arrow's"
+        "mangonel import: times.csv, after row 0: expected a type that BSON has, got Arrow's"
         in capsys.readouterr().err
     )
     assert cli.main([*command, "--types", "at=string"]) == 0
@@ -517,12 +517,12 @@ def test_what_cannot_be_done_is_refused(database: Any, standalone: Server, tmp_p
     for call, what in (
         (lambda: export_table(rows, tmp_path / "a.txt"), "a name that ends in"),
         (lambda: export_table(rows, path, format="xls"), "as format"),
-        (lambda: export_table(rows, path, snapshot=True, resume=True), "snapshot and resume"),
+        (lambda: export_table(rows, path, snapshot=True, resume=True), "snapshot or resume, got both"),
         (lambda: export_table(rows, path, schema={"a": int}, projection=["a"]), "a schema alone"),
         (lambda: export_table(rows, path, parallel=0), "parallel"),
         (lambda: export_table(rows, tmp_path / "a.csv", missing="distinguish"), "missing"),
         (lambda: export_table(rows, path, projection=["a.b"]), "without dots"),
-        (lambda: import_table(rows, path, schema={"a": int}), "CSV alone"),
+        (lambda: import_table(rows, path, schema={"a": int}), "only for CSV"),
         (lambda: import_table(rows, path, threads=0), "thread"),
         (lambda: import_table(rows, tmp_path), "a name that ends in"),
     ):
@@ -581,7 +581,7 @@ def test_the_commands_export_and_import(
     capsys.readouterr()
     with pytest.raises(SystemExit):
         cli.main(["export", standalone.uri, "rows", *where, "-o", str(path), "--mode", "plain"])
-    assert "--mode is of JSON lines" in capsys.readouterr().err
+    assert "--mode is for JSON lines" in capsys.readouterr().err
 
 
 def test_a_failure_of_the_server_keeps_the_complete_parts(

@@ -139,7 +139,7 @@ def test_compression_that_is_damaged_anywhere_is_told_with_its_place(
         told = str(error)
     # A byte may carry no data, such as the time in the head of gzip, or data that no checksum covers.
     assert (
-        re.match(rf"{path.name}, (behind )?line \d+: expected ", told)
+        re.match(rf"{path.name}, (after )?line \d+: expected ", told)
         if told
         else flip and rows.count_documents({}) <= len(lines)
     )

@@ -184,7 +184,7 @@ def test_progress_of_another_collection_is_refused(database: Any, tmp_path: Path
     with pytest.raises(KeyboardInterrupt):
         import_jsonl(database.rows, path, resume=progress, progress=interrupt)
     with pytest.raises(
-        JSONLinesError, match=r"of another import, with another collection: .*; give the same arguments"
+        JSONLinesError, match=r"to another import, with another collection: .*; give the same arguments"
     ):
         import_jsonl(database.others, path, resume=progress)
     assert database.others.count_documents({}) == 0
@@ -326,7 +326,7 @@ def test_damaged_compression_is_told(database: Any, tmp_path: Path, ending: str,
         }[damage]
     )
 
-    with pytest.raises(JSONLinesError, match=r"damaged\.jsonl\.\w+, (behind )?line \d+: expected"):
+    with pytest.raises(JSONLinesError, match=r"damaged\.jsonl\.\w+, (after )?line \d+: expected"):
         import_jsonl(database.damaged, path)
 
 
@@ -411,7 +411,7 @@ def test_an_open_file_is_written_and_not_continued(database: Any) -> None:
 
     assert export_jsonl(database.values, file).documents == 2
     assert file.getvalue().count(b"\n") == 2
-    with pytest.raises(ValueError, match="expected the name of a file to go on with, got BytesIO"):
+    with pytest.raises(ValueError, match="expected the name of a file for resume, got BytesIO"):
         export_jsonl(database.values, file, resume=True)
 
 

@@ -38,7 +38,7 @@ LINES: dict[str, tuple[int, str]] = {
     f"import {DEAD} {NOWHERE}": (2, f"mangonel import: No such file or directory: {NOWHERE}\n"),
     f"import {DEAD} orders.jsonl": (1, UNREACHED),
     f"export {DEAD} orders": (1, UNREACHED),
-    f"export {DEAD} orders -o orders.parquet --mode plain": (2, "--mode is of JSON lines; leave it out"),
+    f"export {DEAD} orders -o orders.parquet --mode plain": (2, "--mode is for JSON lines; leave it out"),
     f"import {DEAD} orders.parquet": (1, 'pyarrow is not installed; pip install "mangonel[arrow]"'),
     f"advise {DEAD}": (1, UNREACHED),
     f"schema {DEAD} orders": (1, UNREACHED),

@@ -127,7 +127,7 @@ async def test_a_certificate_for_another_host_is_refused(name: str, secure_url: 
     # The name resolves to this machine too, but the certificate does not list it.
     url = secure_url(name).replace("127.0.0.1", "127.1")
     sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
-    with pytest.raises(StoreError, match=r"expected of \S*127\.1:\d+\S* a certificate for that host"):
+    with pytest.raises(StoreError, match=r"expected from \S*127\.1:\d+\S* a certificate for that host"):
         await sessions.asynchronous.load(STRANGER)
     await sessions.asynchronous.aclose()
 
@@ -211,7 +211,7 @@ def test_advice_is_for_certificates_alone_and_tells_no_password() -> None:
     outer = ConnectionError("it did not work")
     outer.__cause__ = ssl.SSLCertVerificationError(1, "certificate verify failed")
     text = advice(outer, "rediss://me:secret@h/0")
-    assert "expected of rediss://…@h/0 a certificate" in text
+    assert "expected from rediss://…@h/0 a certificate" in text
     assert "signed by the system's authorities" in text
     assert "secret" not in text
 

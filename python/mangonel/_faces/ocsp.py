@@ -273,7 +273,7 @@ def _query(url: str, request: bytes, until: float) -> bytes:
                 break
             received += data
         else:
-            raise ValueError(f"expected at most {_LARGEST_ANSWER} bytes of a responder")
+            raise ValueError(f"expected at most {_LARGEST_ANSWER} bytes of a responder, got more")
     finally:
         sock.close()
     answer = HTTPResponse(_Received(received))  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ def _dnspython() -> Any:
         from dns import resolver
     except ImportError as error:
         raise ConfigurationError(
-            "mongodb+srv:// needs the package dnspython to ask DNS; install mangonel[srv]"
+            "mongodb+srv:// needs the package dnspython; install mangonel[srv]"
         ) from error
     return resolver
 
@@ -200,8 +200,7 @@ def _checked_suffix(text: str) -> str:
         from publicsuffixlist import PublicSuffixList
     except ImportError as error:
         raise ConfigurationError(
-            "srvAllowedHostsSuffix needs the package publicsuffixlist, to refuse domains that strangers can register "
-            "under; install mangonel[srv]"
+            "srvAllowedHostsSuffix needs the package publicsuffixlist, to refuse public domains; install mangonel[srv]"
         ) from error
     if PublicSuffixList().is_public(suffix):
         raise ConfigurationError(f"srvAllowedHostsSuffix must not be a public suffix, got {text!r}")

@@ -78,11 +78,11 @@ def dispatch(options: argparse.Namespace) -> int:
     if options.check:
         for name, given in (("--as", options.form), ("--output", options.output)):
             if given is not None:
-                raise UsageProblem(f"{name} goes not with --check, which writes no schema; leave it out")
+                raise UsageProblem(f"{name} does not go with --check, which writes no schema; leave it out")
     if options.collection is None:
         for name, given in (("as", options.form), ("check", options.check), ("filter", options.filter)):
             if given is not None:
-                raise UsageProblem(f"--{name} is of one collection; name it after the URI")
+                raise UsageProblem(f"--{name} is for one collection; name it after the URI")
     try:
         saved = InferredSchema.load(options.check) if options.check else None
     except SchemaError as error:

@@ -19,6 +19,7 @@ _RESOLVER_REMEDY = (
     "look at this machine's resolver (/etc/resolv.conf) and at the VPN; "
     "`dig {name} {kind}` asks the same question"
 )
+_NAME_REMEDY = "look for a slip in the name; a private zone is visible from its own network only"
 
 
 def resolve_seeds(target: Target, report: Report, timeout: float) -> bool:
@@ -77,7 +78,7 @@ def _has_records(name: str, fqdn: str, report: Report, timeout: float) -> bool:
                 FAILURE,
                 "dns-name-not-found",
                 f"DNS knows neither {name} nor {fqdn}",
-                remedy="look for a slip in the name; a private zone is visible from its own network only",
+                remedy=_NAME_REMEDY,
             )
     except Exception as error:
         report.add(
@@ -135,7 +136,7 @@ def report_addresses(sights: list[Sight], report: Report, *, others: bool = Fals
             remedy = _RESOLVER_REMEDY.format(name=sight.host, kind="A")
         else:
             code, text = "dns-name-not-found", f"no such host: {sight.host}"
-            remedy = "look for a slip in the name; a private zone is visible from its own network only"
+            remedy = _NAME_REMEDY
         if sight.named_by:
             code = "dns-member-unknown"
             text = f"the replica set names this member, but {text}"

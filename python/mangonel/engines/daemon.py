@@ -87,7 +87,7 @@ def up(order: dict[str, Any], where: Path) -> tuple[Daemon, bool]:
         if found is not None and found.is_kept:
             if found.order != order:
                 raise DaemonError(
-                    f"expected no servers, or the same; there are {_words(found.order)}: "
+                    f"expected no servers, or the same, got {_words(found.order)}: "
                     "`mangonel lab down` ends it"
                 )
             return found, False

@@ -179,7 +179,7 @@ def _refuse_others(options: argparse.Namespace, is_table: bool) -> None:
     names = ("mode",) if is_table else ("parallel", "split", "sample", "missing")
     for name in names:
         if getattr(options, name):
-            raise UsageProblem(f"--{name} is of {'JSON lines' if is_table else 'tables'}; leave it out")
+            raise UsageProblem(f"--{name} is for {'JSON lines' if is_table else 'tables'}; leave it out")
 
 
 def _format_of(path: Path) -> str | None:

@@ -108,7 +108,7 @@ def dispatch(options: argparse.Namespace) -> int:
     print(f"{found.inserted} documents inserted into {collection.full_name}{present}")
     if guessed := is_table and found.guessed:
         told = ", ".join(f"{name}={kind}" for name, kind in guessed.items())
-        print(f"mangonel import: by the first rows, {told}; --types tells other types", file=sys.stderr)
+        print(f"mangonel import: types by the first rows: {told}; --types sets others", file=sys.stderr)
     for problem in found.problems[:_SHOWN]:
         print(f"mangonel import: {problem}", file=sys.stderr)
     if found.failed > _SHOWN:
@@ -125,7 +125,7 @@ def _types(text: str | None, path: Path, format: str | None, *, is_table: bool) 
     from mangonel.files.formats import format_of
 
     if not is_table or format_of(path, format).is_nested:
-        raise UsageProblem("--types is of CSV; leave it out")
+        raise UsageProblem("--types is for CSV; leave it out")
     pairs = [part.partition("=") for part in text.split(",")]
     for name, sign, kind in pairs:
         if not (name and sign and kind):

@@ -98,7 +98,7 @@ def import_table(
     check_face(collection, is_async=False, twin="aimport_table")
     made = format_of(source, format)
     if schema is not None and made.is_nested:
-        raise TransferError("expected a schema for CSV alone: files of the other formats have types")
+        raise TransferError(f"expected a schema only for CSV, got one for {made.endings[0]}; leave it out")
     fields = None if schema is None else fields_of(schema)
     paths = _paths(Path(source), made)
     target = {
@@ -117,7 +117,7 @@ def import_table(
             return _insert(collection, piece, state.prefix, exclude_none, piece.overall < doubtful_end)
         except (ColumnError, TypeError) as error:
             # These errors count rows from the start of the piece.
-            raise TransferError(f"{paths[piece.file].name}, behind row {piece.first}: {error}") from error
+            raise TransferError(f"{paths[piece.file].name}, after row {piece.first}: {error}") from error
 
     def finish(piece: _Piece, done: Done) -> None:
         if not made.is_nested and not found.rows:
@@ -181,7 +181,7 @@ def _pieces(paths: list[Path], made: Format, state: _State, schema: Any) -> Iter
             # pyarrow raises some errors of the contents as OSError, without an errno.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            raise TransferError(f"{path.name}, behind row {first}: cannot be read: {error}") from error
+            raise TransferError(f"{path.name}, after row {first}: cannot be read: {error}") from error
 
 
 def _insert(collection: Any, piece: _Piece, prefix: bytes, exclude_none: bool, is_doubtful: bool) -> Done:

@@ -109,7 +109,7 @@ def export_table(
     """
     made = format_of(target, format)
     if snapshot and resume:
-        raise TransferError("expected one of snapshot and resume: the server keeps a moment for minutes")
+        raise TransferError("expected snapshot or resume, got both: the server keeps a snapshot for minutes")
     if schema is not None and (projection is not None or sample is not None):
         raise TransferError(
             "expected a schema alone: it names the fields already; leave out projection and sample"
@@ -180,7 +180,7 @@ class _Export:
         if kept != asked:
             differing = ", ".join(name for name in asked if kept.get(name) != asked[name])
             raise TransferError(
-                f"{self._folder} is of another export, with another {differing}; give the same arguments, or remove it"
+                f"{self._folder} belongs to another export, with another {differing}; give the same, or remove it"
             )
         return plan
 
@@ -214,7 +214,7 @@ class _Export:
             fields = flattened(fields)
             if asked["missing"] != "null":
                 raise TransferError(
-                    f'expected missing="null" for {self._format.endings[0]}, which has no lists'
+                    f'expected missing="null" for {self._format.endings[0]}, which has no lists, got "distinguish"'
                 )
         plan = {
             "format": _PLAN_FORMAT,
@@ -360,7 +360,7 @@ class _Export:
             token = ""
         if token != plan.get("token"):
             raise TransferError(
-                f"another export to {self._target} began or ended meanwhile, and {self._folder} is its; write to "
+                f"another export to {self._target} began or ended meanwhile and took {self._folder}; write to "
                 "another name, or let one end before the next begins"
             )
 
@@ -385,7 +385,7 @@ def _check_target(path: Path, made: Format, *, is_split: bool) -> None:
         return
     if not is_split:
         raise TransferError(
-            f"expected the name of a file, got the folder {path}; with split, it would be one of parts"
+            f"expected the name of a file, got the folder {path}; split=True writes a folder of parts"
         )
     ending = re.escape(made.endings[0])
     others = [each.name for each in path.iterdir() if not re.fullmatch(rf"part-\d+{ending}", each.name)]
@@ -403,7 +403,9 @@ def _chosen(found: Any, projection: Any) -> list[tuple[str, Any]]:
         return fields
     names = set(projection)
     if isinstance(projection, Mapping) or any("." in name for name in names):
-        raise TransferError("expected names of fields without dots as projection; give a schema for others")
+        raise TransferError(
+            f"expected names of fields without dots as projection, got {projection!r}; give a schema"
+        )
     if found.documents and (unknown := names.difference(found.fields, ["_id"])):
         raise TransferError(
             f"expected fields of the documents as projection, got {sorted(unknown)}, which none of them has"

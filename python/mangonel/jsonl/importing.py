@@ -141,7 +141,7 @@ class KeptPlace:
         if told != self._told:
             differing = ", ".join(name for name in told if told[name] != self._told[name])
             raise self._error(
-                f"{path} is of another import, with another {differing}: expected {self._told}, got {told}; give "
+                f"{path} belongs to another import, with another {differing}: expected {self._told}, got {told}; give "
                 "the same arguments, or remove it"
             )
 

@@ -139,7 +139,7 @@ def _pieces(file: IO[bytes], path: Path, offset: int, line: int) -> Iterator[_Pi
             line += lines
     except broken as error:
         raise JSONLinesError(
-            f"{path.name}, behind line {line}: expected compressed data up to its end, got {error}"
+            f"{path.name}, after line {line}: expected compressed data up to its end, got {error}"
         ) from error
     if rest:
         yield _Piece(rest, offset, line, 1)

@@ -80,14 +80,14 @@ def export_jsonl(
     if isinstance(target, str | os.PathLike):
         path, already = Path(target), None
     elif resume:
-        raise ValueError(f"expected the name of a file to go on with, got {type(target).__name__}")
+        raise ValueError(f"expected the name of a file for resume, got {type(target).__name__}")
     else:
         path, already = Path(), nullcontext(target)
     cursors = [collection.find(filter or {}, projection, prefetch=True)]
     last = _NO_LINE
     if resume:
         if is_compressed(path) or mode == "plain":
-            raise JSONLinesError("expected a file without compression and of extended JSON to go on with")
+            raise JSONLinesError("expected extended JSON without compression for resume, got another file")
         _check_index(collection)
         cursors[0].sort("_id", 1).hint([("_id", 1)])
         last = _cut_to_last_line(path)
@@ -132,8 +132,7 @@ def _check_index(collection: Any) -> None:
     kind = _WITHOUT_INDEX.get(found[0].get("type")) if found else None
     if kind is not None:
         raise JSONLinesError(
-            f"expected a collection with an index on _id to go on with, got the {kind} {collection.full_name}; leave "
-            "out resume"
+            f"expected an index on _id for resume, got the {kind} {collection.full_name}; leave out resume"
         )
 
 
@@ -160,7 +159,9 @@ def _id_of(line: bytes) -> Any:
     try:
         return json_util.loads(line, json_options=_OPTIONS)["_id"]
     except (ValueError, TypeError, KeyError, BSONError) as error:
-        raise JSONLinesError("expected a document with an _id on the last line of the file") from error
+        raise JSONLinesError(
+            f"expected a document with an _id on the file's last line, got {line[:60]!r}"
+        ) from error
 
 
 def _as_key(value: Any) -> Any:

@@ -230,7 +230,9 @@ def keys_of(given: Any, name: str) -> list[Key]:
         return []
     keys = given if isinstance(given, Keys) else Keys(current=given)
     if isinstance(keys.previous, bytes | str):
-        raise UsageError(f"expected {name}=Keys(current=…, previous=[…]) with a list of previous ones")
+        raise UsageError(
+            f"expected {name}=Keys(current=…, previous=[…]) with a list of previous keys, got one key"
+        )
     found: list[Key] = []
     for key in (keys.current, *keys.previous):
         if not isinstance(key, bytes | str):

@@ -152,7 +152,7 @@ impl fmt::Display for AuthError {
         match self {
             Self::Missing { what, mechanism } => write!(f, "expected a {what} for {mechanism}, got none"),
             Self::PasswordCharacters => f.write_str("the password holds characters that SASLprep prohibits"),
-            Self::Malformed { what } => write!(f, "cannot read {what}"),
+            Self::Malformed { what } => write!(f, "expected {what}, got something else"),
             Self::Nonce => f.write_str("expected the server's nonce to continue the client's, got another"),
             Self::Iterations { found } => {
                 write!(f, "expected the server to ask for 4096 to 10000000 rounds of hashing, got {found}")
@@ -329,7 +329,7 @@ impl Authentication {
     /// Takes the hello reply and settles the mechanism.
     pub fn handle_hello(&mut self, reply: RawDocument<'_>) -> Result<(), AuthError> {
         let State::Hello(begun) = std::mem::replace(&mut self.state, State::Failed) else {
-            return Err(AuthError::Malformed { what: "a second hello reply" });
+            return Err(AuthError::Malformed { what: "one hello reply" });
         };
         let answer = reply
             .get_document("speculativeAuthenticate")
@@ -429,7 +429,7 @@ impl Authentication {
                 }
             }
             State::ScramEmpty(_) if is_done(reply) => State::Done,
-            _ => return Err(AuthError::Malformed { what: "an unexpected reply" }),
+            _ => return Err(AuthError::Malformed { what: "the reply to a login command" }),
         };
         Ok(())
     }

@@ -496,7 +496,7 @@ impl Exchange {
         let outcome = match self.phase {
             Phase::Handshake(_) | Phase::Reauthenticating(_) => self.read_handshake(client, message, now),
             Phase::InFlight { .. } => self.read_answer(client, message, now),
-            _ => Err(ProtocolError::new("expected no message, got one")),
+            _ => Err(ProtocolError::new("expected no message before a command, got one")),
         };
         if let Err(error) = outcome {
             self.handle_protocol_error(client, &error.to_string(), now);

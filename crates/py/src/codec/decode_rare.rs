@@ -136,7 +136,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 let expected = rest.len();
                 return Err(invalid(
                     at,
-                    format!("binary of subtype 2: inner length {inner}, expected {expected}"),
+                    format!("expected inner length {expected} in binary of subtype 2, got {inner}"),
                 ));
             }
             bytes = rest;
@@ -146,7 +146,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let is_wanted = uuid_value(whole.unwrap_or_default(), subtype, self.codec.uuid);
             match (whole, is_wanted) {
                 (Ok(_), Some(value)) => return self.uuid(value),
-                (Err(_), Some(_)) => return Err(invalid(at, format!("UUID of {length} bytes, expected 16"))),
+                (Err(_), Some(_)) => {
+                    return Err(invalid(at, format!("expected a UUID of 16 bytes, got {length}")));
+                }
                 // Other drivers store any length under this subtype; `Binary` can hold it.
                 (_, None) => {}
             }

@@ -431,9 +431,9 @@ unsafe extern "C" fn from_datetime(
         let py = time.py();
         let millis = super::datetime::to_millis(time)?;
         let seconds = u32::try_from(millis.div_euclid(1000)).map_err(|_| {
-            PyOverflowError::new_err(
-                "an ObjectId holds seconds from 1970-01-01 to 2106-02-07, the given time is outside",
-            )
+            PyOverflowError::new_err(format!(
+                "expected a time from 1970-01-01 to 2106-02-07 for an ObjectId, got {time}"
+            ))
         })?;
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&seconds.to_be_bytes());

@@ -166,9 +166,9 @@ impl Codec {
             3 => DatetimeConversion::Millis,
             4 => DatetimeConversion::Auto,
             _ => {
-                return Err(PyTypeError::new_err(
-                    "datetime_conversion must be an element of DatetimeConversion",
-                ));
+                return Err(PyTypeError::new_err(format!(
+                    "datetime_conversion must be an element of DatetimeConversion, got {dates}"
+                )));
             }
         };
         let date_range = match dates {

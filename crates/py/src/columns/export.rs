@@ -133,7 +133,7 @@ unsafe extern "C" fn stream_next(stream: *mut ArrowArrayStream, out: *mut ArrowA
 /// # Safety
 /// Called by a consumer with a stream of ours that is not released.
 unsafe extern "C" fn stream_error(_stream: *mut ArrowArrayStream) -> *const c_char {
-    c"a name of a column holds a zero character".as_ptr()
+    c"expected names of columns without a zero character, got one that has it".as_ptr()
 }
 
 /// # Safety

@@ -26,7 +26,7 @@ pub(super) fn documents_of_json_lines<'py>(
         for (number, line) in lines.enumerate() {
             let text = match std::str::from_utf8(line) {
                 Ok(text) => text.trim(),
-                Err(_) => return (documents, Some((number, "expected UTF-8".to_owned()))),
+                Err(_) => return (documents, Some((number, "expected UTF-8, got other bytes".to_owned()))),
             };
             if text.is_empty() {
                 documents.push(None);

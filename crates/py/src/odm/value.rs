@@ -37,6 +37,10 @@ pub(super) fn located(py: Python<'_>, plan: &Plan, index: usize, fault: Fault) -
 /// The error of a value of the wrong type.
 #[cold]
 pub(super) fn mismatch(kind: &Type, given: &Bound<'_, PyAny>) -> Fault {
+    if let (Op::Tuple(inner), Ok(given)) = (&kind.op, given.cast::<PyTuple>()) {
+        let what = format!("expected {} of {} elements, got {}", label(kind), inner.len(), given.len());
+        return found(Kind::Field, what, "");
+    }
     let name = match &kind.op {
         _ if given.is_none() => "None".to_owned(),
         Op::AwareDatetime if given.is_instance_of::<PyDateTime>() => "one without".to_owned(),

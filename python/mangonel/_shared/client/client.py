@@ -346,7 +346,7 @@ class _MongoClient(
 
         counted = snapshot(self._core)
         if counted is None:
-            raise ConfigurationError("the client does not count; make it with metrics=True")
+            raise ConfigurationError("expected a client made with metrics=True, got one without")
         return counted
 
     def close(self) -> FaceResult[None]:

@@ -159,7 +159,7 @@ async def _once_flow(
     for found in await markers.find({"_id": marker["_id"]}, limit=1)._to_list_flow(None):
         if (other := found.get("collection")) != marker["collection"]:
             raise InvalidOperation(
-                f"expected a name of its own for once, got {marker['_id']!r}, by which a table was stored in "
+                f"expected a new name for once=, got {marker['_id']!r}, by which a table was stored in "
                 f"{collection.database.name}.{other}; nothing was stored, give this one another name"
             )
         if (rows := found.get("rows")) != marker["rows"]:

@@ -141,7 +141,8 @@ class CollectionWrites(
             # A copy: the caller's list may change while its first documents are being sent.
             runs = [runner_class.insert_run([*documents])]
         elif not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
-            raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")
+            found = documents if isinstance(documents, (list, tuple)) else type(documents)
+            raise TypeError(f"documents must be a non-empty list or another iterable, not {found}")
         else:
             runs = _insert_runs(runner_class, documents)
         runner = runner_class(

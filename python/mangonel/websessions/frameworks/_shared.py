@@ -252,7 +252,9 @@ def honour_cookie(
             continue
         own = getattr(mine, field)
         if own not in (getattr(default, field), value):
-            raise UsageError(f"{option} is {value!r} in {where}, and {field}={own!r} of the websessions")
+            raise UsageError(
+                f"{option} is {value!r} in {where}, and {field}={own!r} of the websessions; give both the same"
+            )
         said[field] = value
     if any(getattr(mine, field) != value for field, value in said.items()):
         sessions.use_cookie(replace(mine, **said))

@@ -118,7 +118,9 @@ def _honour(sessions: Any) -> None:
         raise UsageError("expected websessions without model=: Django stores values of its own in them")
     honour_cookie(sessions, _setting, COOKIE_OPTIONS, "Django's settings")
     if settings.SESSION_EXPIRE_AT_BROWSER_CLOSE and sessions.cookie.persistent:
-        raise UsageError("SESSION_EXPIRE_AT_BROWSER_CLOSE is True, and the websessions have persistent=True")
+        raise UsageError(
+            "SESSION_EXPIRE_AT_BROWSER_CLOSE is True, and the websessions are persistent=True; drop one"
+        )
     age = settings.SESSION_COOKIE_AGE
     if age not in (DJANGO_AGE, sessions.idle):
         raise UsageError(

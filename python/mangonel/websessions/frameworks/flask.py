@@ -228,7 +228,7 @@ def honour(config: Any, sessions: WebSessions[Any]) -> None:
         if sessions.asked_longest is not None:
             raise UsageError(
                 f"PERMANENT_SESSION_LIFETIME is {sessions.permanent:.0f} s in Flask's configuration, "
-                f"and Lifetime(remember=) of the websessions {sessions.longest:.0f} s"
+                f"and Lifetime(remember=) of the websessions {sessions.longest:.0f} s; give that as much"
             )
         sessions.longest = sessions.permanent
 

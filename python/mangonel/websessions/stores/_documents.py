@@ -149,7 +149,7 @@ class Documents:
             raise error
         log.warning(
             "cannot make the indexes of %s: %s; without the index on e, nothing that expired is removed: "
-            "run `mangonel websessions setup URL` once as one who may",
+            "run `mangonel websessions setup URL` once as a user who may",
             self.plain.name,
             error,
         )

@@ -179,7 +179,7 @@ def _told(error: Exception, table: str) -> Exception:
         return error
     return PermissionError(
         f"there is no table {table}, and this user may not make it: {error}; "
-        "run `mangonel websessions setup URL` once as one who may"
+        "run `mangonel websessions setup URL` once as a user who may"
     )
 
 

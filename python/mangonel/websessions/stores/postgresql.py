@@ -44,7 +44,7 @@ PURGE = (
 
 NO_RIGHT = (
     "there is no table {table}, and this user may not make it: {error}; "
-    "run `mangonel websessions setup URL` once as one who may"
+    "run `mangonel websessions setup URL` once as a user who may"
 )
 
 

@@ -85,7 +85,7 @@ def advice(error: BaseException, url: Any) -> str:
         named = {name.lower(): value for name, value in parsed.options.items()}.get(option.lower())
         authorities = f"{option}={named}" if named else authorities
     return (
-        f"expected of {place} a certificate for that host, signed by {authorities}, got one that does not verify "
+        f"expected from {place} a certificate for that host, signed by {authorities}, got one that does not verify "
         f"({found}); give {option}= the file of the authority that signed it, or call the host as its certificate does"
     )
 

@@ -126,7 +126,7 @@ impl ChunkPacker {
     /// Pack `data` from `start` on, until it ends or an insert is due; return where it stopped.
     fn write(&mut self, py: Python<'_>, data: PyBuffer<u8>, start: usize) -> PyResult<usize> {
         if !data.is_c_contiguous() {
-            return Err(PyBufferError::new_err("expected a buffer in one piece, got another"));
+            return Err(PyBufferError::new_err("expected a buffer in one piece, got one with gaps"));
         }
         let address = data.buf_ptr().cast::<u8>();
         let bytes: &[u8] = if data.len_bytes() == 0 {

@@ -109,7 +109,10 @@ impl ChunkTarget {
             Err(error) => return Err(error),
         };
         if buffer.readonly() || !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("expected a writable buffer in one piece, got another"));
+            let got = if buffer.readonly() { "a read-only one" } else { "one with gaps" };
+            return Err(PyBufferError::new_err(format!(
+                "expected a writable buffer in one piece, got {got}"
+            )));
         }
         let landed = Arc::default();
         Ok(ChunkTarget {

@@ -105,8 +105,9 @@ impl<'py> Hydrator<'_, 'py> {
             items.push(made);
         }
         if items.len() != inner.len() || self.d.position < end {
-            let what = format!("expected {} of {} elements", value::label(kind), inner.len());
-            return Err(found(Kind::Field, what, "the array has another length"));
+            let got = if self.d.position < end { "more".to_owned() } else { items.len().to_string() };
+            let what = format!("expected {} of {} elements, got {got}", value::label(kind), inner.len());
+            return Err(found(Kind::Field, what, ""));
         }
         self.d.close();
         Ok(PyTuple::new(self.py, items)?.into_any())
