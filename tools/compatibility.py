@@ -28,14 +28,15 @@ HEADER = '''"""PyMongo's public names without a counterpart. Written by `tools/c
 
 from __future__ import annotations
 
-# A module and its names in each line; an indented line continues the one above.
+# A module, or two of the same names, in each line, and its names; an indented line continues the one above.
 _TABLE = """
 '''
 FOOTER = '''
 """
 MISSING: dict[str, tuple[str, ...]] = {
     module: tuple(names)
-    for module, *names in map(str.split, _TABLE.replace("\\n    ", " ").strip().splitlines())
+    for line, *names in map(str.split, _TABLE.replace("\\n    ", " ").strip().splitlines())
+    for module in (line.replace("(a)", "a"), line.replace("(a)", ""))
 }
 '''
 
@@ -103,10 +104,18 @@ def gaps() -> dict[str, list[str]]:
 
 def source_text(found: dict[str, list[str]]) -> str:
     """Return the source of the module that the shim reads: one line for each module, wrapped."""
-    lines = [
-        textwrap.fill(" ".join([module, *names]), 110, subsequent_indent="    ", break_long_words=False)
-        for module, names in found.items()
-    ]
+    lines = []
+    for module, names in found.items():
+        both, twin = (
+            module.replace(".asynchronous.", f".{kind}.") for kind in ("(a)synchronous", "synchronous")
+        )
+        if (
+            ".synchronous." in module
+            and found.get(module.replace(".synchronous.", ".asynchronous.")) == names
+        ):
+            continue
+        words = [both if found.get(twin) == names else module, *names]
+        lines.append(textwrap.fill(" ".join(words), 110, subsequent_indent="    ", break_long_words=False))
     return HEADER + "\n".join(lines) + FOOTER
 
 

@@ -35,7 +35,7 @@ async def main():
 
     # Not awaited; its batches go on after the first.
     totals = things.aggregate([{"$sort": {"_id": 1}}], batchSize=100)
-    assert isinstance(totals, AsyncIOMotorCommandCursor) and totals.alive
+    assert isinstance(totals, AsyncIOMotorCommandCursor) and totals.alive and totals.collection == things
     assert [total["_id"] async for total in totals] == list(range(250))
     assert await things.aggregate([{"$count": "n"}]).to_list(None) == [{"n": 250}]
     assert [index["name"] async for index in things.list_indexes()] == ["_id_"]

@@ -18,13 +18,13 @@ class Aliases:
 
 
 def follow(spawn: Any) -> None:
-    """Add the aliases to the data that `multiprocessing.spawn` sends to a process ahead of its work."""
+    """Add the aliases to the data that `multiprocessing.spawn` sends to a new process."""
     plain = spawn.get_preparation_data
 
     def prepared(name: str) -> Any:
         data = {**plain(name), "aliases": Aliases()}
         if sys._getframe(1).f_code.co_name == "ensure_running":
-            # The server that forks for "forkserver" would import the program without them.
+            # The fork server would import the program without them.
             data.pop("init_main_from_path", None)
         return data
 

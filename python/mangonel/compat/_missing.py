@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-# A module and its names in each line; an indented line continues the one above.
+# A module, or two of the same names, in each line, and its names; an indented line continues the one above.
 _TABLE = """
-pymongo.asynchronous.aggregation
-pymongo.asynchronous.auth HAVE_KERBEROS authenticate
-pymongo.asynchronous.auth_aws
-pymongo.asynchronous.auth_oidc
-pymongo.asynchronous.bulk
-pymongo.asynchronous.client_bulk
-pymongo.asynchronous.command_runner run_bulk_write_command run_command run_cursor_command
-pymongo.asynchronous.cursor_base
+pymongo.(a)synchronous.aggregation
+pymongo.(a)synchronous.auth HAVE_KERBEROS authenticate
+pymongo.(a)synchronous.auth_aws
+pymongo.(a)synchronous.auth_oidc
+pymongo.(a)synchronous.bulk
+pymongo.(a)synchronous.client_bulk
+pymongo.(a)synchronous.command_runner run_bulk_write_command run_command run_cursor_command
+pymongo.(a)synchronous.cursor_base
 pymongo.asynchronous.encryption AsyncMongoCryptCallback
 pymongo.asynchronous.helpers aiter anext
-pymongo.asynchronous.monitor Monitor MonitorBase SrvMonitor
-pymongo.asynchronous.settings TopologySettings
-pymongo.asynchronous.srv_resolver maybe_decode
-pymongo.asynchronous.topology Topology
+pymongo.(a)synchronous.monitor Monitor MonitorBase SrvMonitor
+pymongo.(a)synchronous.settings TopologySettings
+pymongo.(a)synchronous.srv_resolver maybe_decode
+pymongo.(a)synchronous.topology Topology
 pymongo.auth_oidc_shared CALLBACK_VERSION HUMAN_CALLBACK_TIMEOUT_SECONDS MACHINE_CALLBACK_TIMEOUT_SECONDS
     TIME_BETWEEN_CALLS_SECONDS TOKEN_BUFFER_MINUTES
 pymongo.auth_shared GSSAPIProperties
@@ -54,20 +54,8 @@ pymongo.ssl_context BLOCKING_IO_ERRORS BLOCKING_IO_READ_ERROR BLOCKING_IO_WRITE_
     OP_NO_COMPRESSION OP_NO_RENEGOTIATION OP_NO_SSLv2 OP_NO_SSLv3 PROTOCOL_SSLv23 SSLError
 pymongo.ssl_support BLOCKING_IO_ERRORS BLOCKING_IO_LOOKUP_ERROR BLOCKING_IO_READ_ERROR BLOCKING_IO_WRITE_ERROR
     HAVE_PYSSL HAVE_SSL IPADDR_SAFE PYSSLError SSLError SSL_EOF_ERRORS get_ssl_context
-pymongo.synchronous.aggregation
-pymongo.synchronous.auth HAVE_KERBEROS authenticate
-pymongo.synchronous.auth_aws
-pymongo.synchronous.auth_oidc
-pymongo.synchronous.bulk
-pymongo.synchronous.client_bulk
-pymongo.synchronous.command_runner run_bulk_write_command run_command run_cursor_command
-pymongo.synchronous.cursor_base
 pymongo.synchronous.encryption MongoCryptCallback
 pymongo.synchronous.helpers iter next
-pymongo.synchronous.monitor Monitor MonitorBase SrvMonitor
-pymongo.synchronous.settings TopologySettings
-pymongo.synchronous.srv_resolver maybe_decode
-pymongo.synchronous.topology Topology
 pymongo.topology_description SRV_POLLING_TOPOLOGIES updated_topology_description
 pymongo.topology_shared process_events_queue
 pymongo.typings _DocumentTypeArg strip_optional
@@ -78,5 +66,6 @@ gridfs.synchronous.grid_file GRIDOUT_BASE_CLASS GridOutChunkIterator GridOutIter
 """
 MISSING: dict[str, tuple[str, ...]] = {
     module: tuple(names)
-    for module, *names in map(str.split, _TABLE.replace("\n    ", " ").strip().splitlines())
+    for line, *names in map(str.split, _TABLE.replace("\n    ", " ").strip().splitlines())
+    for module in (line.replace("(a)", "a"), line.replace("(a)", ""))
 }

@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable
 
 
+def _loop_of_client(self: Any) -> Any:
+    """Return the event loop of the client."""
+    return self.client.get_io_loop()
+
+
+def _current_loop(_: Any) -> Any:
+    """Return the event loop that serves the file."""
+    return asyncio.get_event_loop()
+
+
 class AgnosticClientSession(AsyncClientSession):
     """A session. As in Motor, `start_session` is awaited and `start_transaction` is not."""
 
@@ -33,10 +43,7 @@ class AgnosticClientSession(AsyncClientSession):
         """Start a transaction; return a context manager that commits it at the end of an `async with`."""
         return super().start_transaction(*args, **kwargs)
 
-    def get_io_loop(self) -> Any:
-        """Return the event loop of the client."""
-        client: Any = self.client
-        return client.get_io_loop()
+    get_io_loop = _loop_of_client
 
 
 class AgnosticCollection(AgnosticBaseProperties, AsyncCollection):
@@ -62,8 +69,7 @@ class AgnosticCollection(AgnosticBaseProperties, AsyncCollection):
 
     def get_io_loop(self) -> Any:
         """Return the event loop of the client."""
-        client: Any = self.database.client
-        return client.get_io_loop()
+        return self.database.get_io_loop()
 
     def aggregate(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor over the results; the first wait for a result sends the command."""
@@ -103,10 +109,7 @@ class AgnosticDatabase(AgnosticBaseProperties, AsyncDatabase):
     _stream_class: type[Any] = AgnosticChangeStream
     delegate = property(database_delegate)
 
-    def get_io_loop(self) -> Any:
-        """Return the event loop of the client."""
-        client: Any = self.client
-        return client.get_io_loop()
+    get_io_loop = _loop_of_client
 
     def aggregate(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor over the results; the first wait for a result sends the command."""
@@ -156,7 +159,7 @@ class AgnosticClient(AgnosticBaseProperties, AsyncMongoClient):
 
     @property
     def io_loop(self) -> Any:
-        """The event loop that the client was created with, or the running one."""
+        """The same as `get_io_loop`."""
         return self.get_io_loop()
 
     def get_io_loop(self) -> Any:
@@ -192,9 +195,7 @@ class AgnosticClient(AgnosticBaseProperties, AsyncMongoClient):
 class AgnosticGridIn(AsyncGridIn):
     """A new file."""
 
-    def get_io_loop(self) -> Any:
-        """Return the event loop that serves the file."""
-        return asyncio.get_event_loop()
+    get_io_loop = _current_loop
 
 
 class AgnosticGridOut(AsyncGridOut):
@@ -232,9 +233,7 @@ class AgnosticGridOut(AsyncGridOut):
         if stream is not None:
             stream.drop()
 
-    def get_io_loop(self) -> Any:
-        """Return the event loop that serves the file."""
-        return asyncio.get_event_loop()
+    get_io_loop = _current_loop
 
     async def stream_to_handler(self, request_handler: Any) -> None:
         """Write the file to a Tornado request handler, chunk by chunk."""

@@ -85,6 +85,7 @@ class MotorIteration:
 class LatentOpening(MotorIteration):
     """A cursor that sends its command at the first wait for a document, so its creation is not awaited."""
 
+    collection = property(lambda cursor: cursor._collection, doc="The collection that was asked.")
     _opening: Callable[[Any], Awaitable[Any]] | None = None
 
     @classmethod
