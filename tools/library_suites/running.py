@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from pymongo_source import fetch_source
 
 from library_suites.suites import PYMONGO, RUNNER, Suite
+from mangonel.server import find_mongod
 
 ROOT = Path(__file__).resolve().parents[2]
 ADDED = Path(__file__).resolve().parent / "added"
@@ -106,6 +107,8 @@ def play(name: str, suite: Suite, through: list[str]) -> Outcome:
                     **os.environ,
                     **suite.variables,
                     "PYTHONPATH": str(ROOT / "python"),
+                    # For tests that start a mongod.
+                    "PATH": os.pathsep.join([os.environ["PATH"], str(Path(find_mongod()).parent)]),
                     "SUITE_REPORT": str(report),
                 },
                 stdout=log,

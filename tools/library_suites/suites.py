@@ -48,6 +48,12 @@ class Suite:
 
 
 SUITES = {
+    "aiohttp-client-cache": Suite(
+        "aiohttp-client-cache[mongodb]==0.15.0",
+        "test/integration/test_mongodb.py",
+        ("aiofiles", "aiosqlite", "brotli", "faker", "httpbin", "pytest-aiohttp", "pytest-asyncio"),
+        added={"test/integration/conftest.py": "aiohttp_client_cache_httpbin.py"},
+    ),
     "apscheduler": Suite(
         "apscheduler==3.11.3",
         "tests/test_jobstores.py",
@@ -79,6 +85,8 @@ SUITES = {
         # Its worker refuses to run as root.
         variables={"C_FORCE_ROOT": "1"},
     ),
+    # Its tests start a mongod of their own.
+    "dask-mongo": Suite("dask-mongo==2022.5.0", "dask_mongo/tests", ("dask[distributed]", "pandas")),
     "django-mongodb-backend": Suite(
         # 6.1.0 needs Python 3.12.
         "django-mongodb-backend==5.2.4",
@@ -129,6 +137,7 @@ SUITES = {
         "langgraph-store-mongodb==0.4.0", "tests/unit_tests", ("pytest-asyncio",)
     ),
     "log4mongo": Suite("log4mongo==1.8.1", "test"),
+    "luigi": Suite("luigi==3.8.1", "test/contrib/mongo_test.py", ("mock",)),
     "ming": Suite("ming==0.17.3", "ming/tests", ("webob", "webtest", "formencode", "pymongocrypt==1.21.2")),
     "mongoengine": Suite(
         # The twelve files at the top of its tests are carried, without the folders below it and without the
@@ -162,6 +171,12 @@ SUITES = {
         options=("--benchmark-disable",),
         replica_set=True,
         variables={"TEST_MONGO_MODE": "replicaSet"},
+    ),
+    "pymodm": Suite(
+        "pymodm==0.4.3",
+        "test",
+        ("pillow",),
+        added={"test/__init__.py": "pymodm_base.py", "test/models.py": "pymodm_models.py"},
     ),
     "pymongoarrow": Suite("pymongoarrow==1.15.0", "test", ("pandas", "polars", "pyarrow"), "pymongoarrow"),
     "requests-cache": Suite(
