@@ -113,6 +113,23 @@ SUITES = {
     "fastapi-users-db-beanie": Suite(
         "fastapi-users-db-beanie==5.0.0", "tests", ("pytest-asyncio",), options=("-o", "asyncio_mode=auto")
     ),
+    "flask-admin": Suite(
+        "flask-admin[images,mongoengine,pymongo]==2.2.1",
+        "flask_admin/tests/pymongo",
+        (
+            # The folder's own fixtures import most of them.
+            *(
+                "arrow",
+                "colour",
+                "email-validator",
+                "flask-babel",
+                "flask-sqlalchemy",
+                "flask-sqlalchemy-lite",
+            ),
+            *("geoalchemy2", "peewee", "shapely", "sqlalchemy-citext", "sqlalchemy-utils", "tablib"),
+        ),
+        options=("flask_admin/tests/mongoengine",),
+    ),
     "flask-pymongo": Suite(
         # 3.0.1 carries no tests.
         "flask-pymongo==2.3.0",
