@@ -207,6 +207,18 @@ def concern_in(session: _ClientSession | None, own: WriteConcern) -> WriteConcer
     return own
 
 
+def write_in(
+    port: Port, session: _ClientSession | None, own: WriteConcern
+) -> tuple[_core.Session | None, WriteConcern]:
+    """Return the core's handle of a write's session, and its write concern; see `session_of` and `concern_in`."""
+    handle = getattr(session, "_handle", None)
+    # Usually the session is in a transaction and of the same port: nothing else has to be checked.
+    if type(handle) is _core.Session and session._port is port and handle.in_transaction:  # type: ignore[union-attr]
+        return handle, DEFAULT_WRITE_CONCERN
+    session = session_of(port, session)
+    return session_handle(session), concern_in(session, own)
+
+
 def check_reply(
     reply: Mapping[str, Any], session: _ClientSession | None, allowable_errors: Container[str | int]
 ) -> None:

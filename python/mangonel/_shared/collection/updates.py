@@ -16,7 +16,7 @@ from mangonel._shared.collection.write_support import (
 )
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.replies import ReplyTo
-from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
+from mangonel._shared.settings import BOUND, write_in
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
     validate_boolean,
@@ -33,28 +33,11 @@ from mangonel.typings import _DocumentType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any, TypedDict, Unpack
+    from typing import Any
 
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _CollationIn, _IndexKeyHint, _Pipeline
     from mangonel.write_concern import WriteConcern
-
-    class WriteOptions(TypedDict):
-        """Options of changes and deletions."""
-
-        collation: _CollationIn | None
-        hint: _IndexKeyHint | None
-        session: _ClientSession | None
-        let: Mapping[str, Any] | None
-        comment: Any
-
-    class UpdateOptions(WriteOptions, total=False):
-        """Options of updates and replacements only."""
-
-        bypass_document_validation: bool | None
-        array_filters: Sequence[Mapping[str, Any]] | None
-        sort: Mapping[str, Any] | None
-
 
 _SORT_WIRE_VERSION = 25
 
@@ -115,14 +98,14 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         return self._update(
             {"q": filter, "u": update, "multi": False, "upsert": upsert},
             KIND_RETRYABLE_WRITE,
-            bypass_document_validation=bypass_document_validation,
-            collation=collation,
-            array_filters=array_filters,
-            hint=hint,
-            session=session,
-            let=let,
-            sort=sort,
-            comment=comment,
+            bypass_document_validation,
+            collation,
+            array_filters,
+            hint,
+            session,
+            let,
+            sort,
+            comment,
         )
 
     def update_many(
@@ -166,13 +149,14 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         return self._update(
             {"q": filter, "u": update, "multi": True, "upsert": upsert},
             KIND_WRITE,
-            bypass_document_validation=bypass_document_validation,
-            collation=collation,
-            array_filters=array_filters,
-            hint=hint,
-            session=session,
-            let=let,
-            comment=comment,
+            bypass_document_validation,
+            collation,
+            array_filters,
+            hint,
+            session,
+            let,
+            None,
+            comment,
         )
 
     def replace_one(
@@ -213,13 +197,14 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         return self._update(
             {"q": filter, "u": replacement, "multi": False, "upsert": upsert},
             KIND_RETRYABLE_WRITE,
-            bypass_document_validation=bypass_document_validation,
-            collation=collation,
-            hint=hint,
-            session=session,
-            let=let,
-            sort=sort,
-            comment=comment,
+            bypass_document_validation,
+            collation,
+            None,
+            hint,
+            session,
+            let,
+            sort,
+            comment,
         )
 
     def _replace_checked(
@@ -271,16 +256,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         """
         if timeout_ms is not None:
             self = self._limited(timeout_ms)
-        return self._delete(
-            filter,
-            1,
-            KIND_RETRYABLE_WRITE,
-            collation=collation,
-            hint=hint,
-            session=session,
-            let=let,
-            comment=comment,
-        )
+        return self._delete(filter, 1, KIND_RETRYABLE_WRITE, collation, hint, session, let, comment)
 
     def delete_many(
         self,
@@ -309,37 +285,46 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         """
         if timeout_ms is not None:
             self = self._limited(timeout_ms)
-        return self._delete(
-            filter, 0, KIND_WRITE, collation=collation, hint=hint, session=session, let=let, comment=comment
-        )
+        return self._delete(filter, 0, KIND_WRITE, collation, hint, session, let, comment)
 
-    def _update(self, statement: dict[str, Any], kind: int, **options: Unpack[UpdateOptions]) -> Any:
-        upsert, concern = statement["upsert"], self._write_concern
+    def _update(
+        self,
+        statement: dict[str, Any],
+        kind: int,
+        bypass_document_validation: bool | None,
+        collation: _CollationIn | None,
+        array_filters: Sequence[Mapping[str, Any]] | None,
+        hint: _IndexKeyHint | None,
+        session: _ClientSession | None,
+        let: Mapping[str, Any] | None,
+        sort: Mapping[str, Any] | None,
+        comment: Any,
+    ) -> Any:
+        port, _, name, _, _, concern = self._context
+        upsert = statement["upsert"]
         if upsert is not True and upsert is not False:
             validate_boolean("upsert", upsert)
-        if (collation := options["collation"]) is not None:
+        if collation is not None:
             statement["collation"] = _acknowledged_only(
                 "Collation", validate_collation_or_none(collation), concern
             )
-        if (array_filters := options.get("array_filters")) is not None:
+        if array_filters is not None:
             statement["arrayFilters"] = _acknowledged_only("arrayFilters", array_filters, concern)
-        if (hint := options["hint"]) is not None:
+        if hint is not None:
             statement["hint"] = hint_document(hint)
-        if (sort := options.get("sort")) is not None:
+        if sort is not None:
             validate_is_mapping("sort", sort)
             statement["sort"] = sort
-        command: dict[str, Any] = {"update": self._name, "ordered": True, "updates": [statement]}
-        if (let := options["let"]) is not None:
+        command: dict[str, Any] = {"update": name, "ordered": True, "updates": [statement]}
+        if let is not None:
             validate_is_mapping("let", let)
             command["let"] = let
-        if (bypass := options["bypass_document_validation"]) is not None:
-            command["bypassDocumentValidation"] = bypass
-        operation = self._single_write(
-            command, kind, _update_result, session=options["session"], comment=options["comment"]
-        )
+        if bypass_document_validation is not None:
+            command["bypassDocumentValidation"] = bypass_document_validation
+        operation = self._single_write(command, kind, _update_result, session, comment)
         if sort is not None and not concern.acknowledged:
-            return self._port.flow(self._unacknowledged_sort_flow(operation))
-        return self._port.run(operation)
+            return port.flow(self._unacknowledged_sort_flow(operation))
+        return port.run(operation)
 
     async def _unacknowledged_sort_flow(self, operation: _core.Operation) -> Any:
         # An old server would report an error, but the error of an unacknowledged write is lost.
@@ -352,44 +337,46 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         return await self._port.arun(operation)
 
     def _delete(
-        self, filter: Mapping[str, Any], limit: int, kind: int, **options: Unpack[WriteOptions]
+        self,
+        filter: Mapping[str, Any],
+        limit: int,
+        kind: int,
+        collation: _CollationIn | None,
+        hint: _IndexKeyHint | None,
+        session: _ClientSession | None,
+        let: Mapping[str, Any] | None,
+        comment: Any,
     ) -> Any:
+        port, _, name, _, _, concern = self._context
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         statement: dict[str, Any] = {"q": filter, "limit": limit}
-        if (collation := options["collation"]) is not None:
+        if collation is not None:
             statement["collation"] = _acknowledged_only(
-                "Collation", validate_collation_or_none(collation), self._write_concern
+                "Collation", validate_collation_or_none(collation), concern
             )
-        if (hint := options["hint"]) is not None:
+        if hint is not None:
             statement["hint"] = hint_document(hint)
-        command: dict[str, Any] = {"delete": self._name, "ordered": True, "deletes": [statement]}
-        if (let := options["let"]) is not None:
+        command: dict[str, Any] = {"delete": name, "ordered": True, "deletes": [statement]}
+        if let is not None:
             validate_is_document_type("let", let)
             command["let"] = let
-        return self._port.run(
-            self._single_write(
-                command, kind, _delete_result, session=options["session"], comment=options["comment"]
-            )
-        )
+        return port.run(self._single_write(command, kind, _delete_result, session, comment))
 
     def _single_write(
         self,
         command: dict[str, Any],
         kind: int,
         answer: Callable[[dict[str, Any] | None], Any] | None,
-        *,
         session: _ClientSession | None = None,
         comment: Any = None,
     ) -> _core.Operation:
         if comment is not None:
             command["comment"] = comment
-        concern = self._write_concern
+        port, database, _, _, _, concern = self._context
         handle: _core.Session | None = None
         if session is not None or BOUND:
-            session = session_of(self._port, session)
-            concern = concern_in(session, concern)
-            handle = session_handle(session)
+            handle, concern = write_in(port, session, concern)
         if concern._document:
             command["writeConcern"] = concern._document
         is_acknowledged = concern._acknowledged
@@ -397,14 +384,17 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         if codec is None:
             codec = self._reply_codec = write_codec(self._codec_options)
         operation = _core.Operation(
-            self._database_name,
+            database,
             command,
             codec,
             kind,
             READ_APPLY,
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
-            session=handle,
-            answer=answer,
+            None,
+            handle,
+            None,
+            False,
+            answer,
         )
         if operation.size > LARGEST_COMMAND:
             refuse_size(operation.size)

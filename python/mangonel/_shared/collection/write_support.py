@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from mangonel._shared.base import CollectionContext
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.bulk_run import BulkRunner
     from mangonel.bson.codec_options import CodecOptions
@@ -37,6 +38,7 @@ class WritingSource(CommandSource):
 
     _client: _MongoClient[Any]
     _name: str
+    _context: CollectionContext
     # Made at the first write.
     _reply_codec: _core.Codec | None
     # Imported on demand: a program that only inserts and finds pays nothing for it.

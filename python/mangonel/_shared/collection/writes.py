@@ -11,7 +11,7 @@ from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
 from mangonel._shared.collection.updates import CollectionUpdates
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
 from mangonel._shared.face_result import FaceResult
-from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
+from mangonel._shared.settings import BOUND, write_in
 from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE, validate_is_document_type
 from mangonel.errors import InvalidOperation
 from mangonel.results import InsertManyResult, InsertOneResult
@@ -21,7 +21,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from mangonel._shared.base import CollectionContext
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.bulk_run import BulkRunner, Run
     from mangonel._shared.sessions.session import _ClientSession
@@ -39,7 +38,6 @@ class CollectionWrites(
 
     _client: _MongoClient[_DocumentType]
     _name: str
-    _context: CollectionContext
 
     def insert_one(
         self,
@@ -79,9 +77,9 @@ class CollectionWrites(
             command["bypassDocumentValidation"] = bypass_document_validation
         if comment is not None:
             command["comment"] = comment
+        handle: _core.Session | None = None
         if session is not None or BOUND:
-            session = session_of(port, session)
-            concern = concern_in(session, concern)
+            handle, concern = write_in(port, session, concern)
         if concern._document:
             command["writeConcern"] = concern._document
         is_acknowledged = concern._acknowledged
@@ -94,7 +92,7 @@ class CollectionWrites(
             # The server reports documents that it does not store; without a reply the driver must check.
             MAX_BSON_SIZE + COMMAND_OVERHEAD if is_acknowledged else MAX_BSON_SIZE,
             InsertOneResult,
-            session_handle(session),
+            handle,
         )
         return port.run(operation)
 
