@@ -91,6 +91,17 @@ def test_a_find_one_in_a_session_enters_few_frames(things: Any) -> None:
         assert len(names) <= 8, names
 
 
+def test_a_transaction_enters_few_frames_beside_its_writes(things: Any) -> None:
+    client = things.database.client
+
+    def transaction() -> None:
+        with client.start_session() as session, session.start_transaction():
+            things.insert_one({"n": 1}, session=session)
+
+    names = entered(transaction)
+    assert len(names) <= 12, names
+
+
 def test_a_bulk_write_of_three_commands_enters_few_frames(things: Any) -> None:
     bulks = iter([ten_of_each_kind() for _ in range(3)])
     names = entered(lambda: things.bulk_write(next(bulks)))

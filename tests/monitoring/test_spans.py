@@ -202,6 +202,18 @@ def test_operations_of_a_transaction_are_below_its_span(
     assert insert.attributes["db.mongodb.txn_number"] >= 1
 
 
+def test_the_end_of_a_transaction_without_commands_has_no_span(
+    face: Face, connect: Connect, spans: Spans
+) -> None:
+    session = connect(tracing=spans.option()).start_session()
+    for end in (session.commit_transaction, session.abort_transaction):
+        session.start_transaction()
+        face.run(end)
+    face.run(session.end_session)
+
+    assert spans.tree() == [("transaction", []), ("transaction", [])]
+
+
 def test_commands_of_a_bulk_write_are_below_one_span(
     face: Face, connect: Connect, spans: Spans, database_name: str
 ) -> None:

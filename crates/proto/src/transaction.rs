@@ -113,6 +113,11 @@ impl Transaction {
         link
     }
 
+    /// Returns whether a command must be sent to end it like this.
+    pub fn must_send(&self, end: End) -> bool {
+        matches!((self.state, end), (State::InProgress, _) | (State::Committed, End::Commit))
+    }
+
     /// Begins to commit or to abort; returns whether a command must be sent.
     ///
     /// # Errors

@@ -3,9 +3,13 @@
 mod bench;
 
 use bench::*;
+use mangonel_proto::client_session::ClientSession;
+use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::Step;
+use mangonel_proto::ids::SessionId;
 use mangonel_proto::message::Replies;
-use mangonel_proto::operation::{Kind, SessionChoice};
+use mangonel_proto::operation::{Kind, Operation, SessionChoice};
+use mangonel_proto::transaction::State;
 use serde_json::json;
 
 // Sessions and cluster time
@@ -185,4 +189,104 @@ fn an_unacknowledged_write_that_was_sent_is_no_failure_although_it_had_to_connec
     bench.connect(&mut exchange);
     exchange.handle_sent(&mut bench.client, bench.now);
     assert_eq!((exchange.step(), exchange.failure()), (Step::Done, None));
+}
+
+// The end of a transaction
+
+/// Starts a transaction with a session of its own.
+fn transaction(bench: &mut Bench) -> SessionId {
+    let session = bench.client.open_session(ClientSession::new(true, false));
+    bench.client.start_transaction(session, Vec::new(), Vec::new(), bench.now).unwrap();
+    session
+}
+
+fn within(session: SessionId, mut operation: Operation) -> Operation {
+    operation.session = SessionChoice::Explicit(session);
+    operation
+}
+
+fn commit(session: SessionId) -> Operation {
+    within(session, operation(Kind::Commit, &json!({"commitTransaction": 1})))
+}
+
+fn abort(session: SessionId) -> Operation {
+    within(session, operation(Kind::Abort, &json!({"abortTransaction": 1})))
+}
+
+fn state(bench: &Bench, session: SessionId) -> State {
+    bench.client.session(session).unwrap().transaction.state()
+}
+
+#[test]
+fn a_transaction_that_the_server_does_not_know_ends_without_a_command() {
+    let mut bench = Bench::primary();
+    for (end, ended) in [(commit as fn(_) -> _, State::CommittedEmpty), (abort, State::Aborted)] {
+        let session = transaction(&mut bench);
+        assert!(bench.client.ends_nothing(&end(session)));
+        let exchange = bench.begin(end(session));
+        assert_eq!((exchange.step(), exchange.failure(), exchange.link()), (Step::Done, None, None));
+        assert_eq!(state(&bench, session), ended);
+    }
+}
+
+#[test]
+fn a_transaction_is_open_until_the_command_that_ends_it_is_answered() {
+    let mut bench = Bench::primary();
+    for (end, ended) in [(commit as fn(_) -> _, State::Committed), (abort, State::Aborted)] {
+        let session = transaction(&mut bench);
+        let mut first = bench.sent(within(session, insert()));
+        bench.reply(&mut first, &json!({"ok": 1}));
+        assert!(!bench.client.ends_nothing(&end(session)));
+        let mut exchange = bench.sent(end(session));
+        assert_eq!(state(&bench, session), State::InProgress);
+        bench.reply(&mut exchange, &json!({"ok": 1}));
+        assert_eq!(state(&bench, session), ended);
+    }
+}
+
+#[test]
+fn a_commit_that_was_given_up_has_ended_the_transaction_once_and_may_be_sent_again() {
+    let mut bench = Bench::primary();
+    let session = transaction(&mut bench);
+    let mut first = bench.sent(within(session, insert()));
+    bench.reply(&mut first, &json!({"ok": 1}));
+    let mut exchange = bench.sent(commit(session));
+    bench.close(&mut exchange);
+    assert_eq!(state(&bench, session), State::Committed);
+    let mut again = bench.sent(commit(session));
+    assert_eq!(outbound(&again)["writeConcern"]["w"], "majority");
+    bench.reply(&mut again, &json!({"ok": 1}));
+    bench.client.start_transaction(session, Vec::new(), Vec::new(), bench.now).unwrap();
+    // Closing an exchange that is over changes nothing.
+    bench.close(&mut exchange);
+    bench.close(&mut again);
+    assert_eq!(state(&bench, session), State::Starting);
+}
+
+#[test]
+fn an_end_that_the_state_of_the_transaction_does_not_allow_is_refused_without_a_command() {
+    let mut bench = Bench::primary();
+    let session = bench.client.open_session(ClientSession::new(true, false));
+    for end in [commit, abort] {
+        let exchange = bench.begin(end(session));
+        assert_eq!(
+            (exchange.step(), exchange.failure()),
+            (Step::Done, Some(&Failure::Usage("No transaction started")))
+        );
+    }
+}
+
+#[test]
+fn a_commit_that_waits_for_a_server_ends_with_its_client() {
+    let mut bench = Bench::primary();
+    let session = transaction(&mut bench);
+    let mut first = bench.sent(within(session, insert()));
+    bench.reply(&mut first, &json!({"ok": 1}));
+    let mut exchange = bench.sent(commit(session));
+    // The retry finds no server.
+    bench.break_line(&mut exchange);
+    assert_ne!(exchange.step(), Step::Done);
+    bench.client.close(bench.now);
+    exchange.handle_wake(&mut bench.client, bench.now);
+    assert_eq!((exchange.step(), state(&bench, session)), (Step::Done, State::Committed));
 }

@@ -5,7 +5,6 @@ mod bench;
 use bench::*;
 use mangonel_proto::auth::login::Login;
 use mangonel_proto::auth::{Credential, Mechanism, Secret};
-use mangonel_proto::client::Client;
 use mangonel_proto::client_session::ClientSession;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::ids::SessionId;
@@ -54,8 +53,7 @@ fn in_session(session: SessionId, mut operation: Operation) -> Operation {
     operation
 }
 
-fn end(client: &mut Client, session: SessionId, end: End) -> Operation {
-    assert!(client.session_mut(session).unwrap().transaction.begin_end(end).unwrap());
+fn end(session: SessionId, end: End) -> Operation {
     match end {
         End::Commit => in_session(session, operation(Kind::Commit, &json!({"commitTransaction": 1}))),
         End::Abort => in_session(session, operation(Kind::Abort, &json!({"abortTransaction": 1}))),
@@ -169,7 +167,7 @@ fn what_no_connection_is_bound_to_goes_on_after_a_login_that_was_lost() {
     assert!(matches!(first.step(), Step::Sleep(_)), "{:?}", first.step());
     let mut bench = bench_with_user();
     let session = begin_transaction(&mut bench);
-    let ending = end(&mut bench.client, session, End::Commit);
+    let ending = end(session, End::Commit);
     let commit = lose_at_login(&mut bench, ending, Bench::break_line);
     assert!(matches!(commit.step(), Step::Sleep(_)), "{:?}", commit.step());
 }
@@ -193,13 +191,12 @@ fn the_end_of_a_transaction_is_sent_on_another_connection_once() {
         let mut bench = bench();
         let session = transaction(&mut bench);
         bench.run(in_session(session, insert()));
-        let ending = end(&mut bench.client, session, kind);
+        let ending = end(session, kind);
         let mut exchange = bench.begin(ending);
         lose(&mut bench, &mut exchange);
         assert_eq!((exchange.step(), exchange.retries()), (Step::Connect, 1));
         bench.connect(&mut exchange);
         bench.reply(&mut exchange, &json!({"ok": 1}));
-        bench.client.finish_transaction(session, kind, bench.now);
         bench.client.end_session(session, bench.now);
         assert_eq!((exchange.failure(), bench.sizes()), (None, (1, 0, 0, 0)));
     }
@@ -210,7 +207,7 @@ fn a_commit_that_an_overloaded_server_refuses_gives_its_connection_back_while_it
     let mut bench = bench();
     let session = transaction(&mut bench);
     bench.run(in_session(session, insert()));
-    let ending = end(&mut bench.client, session, End::Commit);
+    let ending = end(session, End::Commit);
     let mut exchange = bench.begin(ending);
     let labels = ["SystemOverloadedError", "RetryableError"];
     bench.reply(&mut exchange, &json!({"ok": 0, "code": 462, "errmsg": "too much", "errorLabels": labels}));
@@ -241,7 +238,7 @@ fn an_abort_that_reports_its_first_attempt_gives_back_the_connection_of_its_seco
     let mut bench = bench();
     let session = transaction(&mut bench);
     bench.run(in_session(session, insert()));
-    let ending = end(&mut bench.client, session, End::Abort);
+    let ending = end(session, End::Abort);
     let mut exchange = bench.begin(ending);
     bench.break_line(&mut exchange);
     bench.settle(&mut exchange);
@@ -250,7 +247,6 @@ fn an_abort_that_reports_its_first_attempt_gives_back_the_connection_of_its_seco
         &json!({"ok": 0, "code": 20, "errmsg": "none", "errorLabels": ["NoWritesPerformed"]}),
     );
     assert!(message(&exchange).contains("connection reset"), "{:?}", exchange.failure());
-    bench.client.finish_transaction(session, End::Abort, bench.now);
     assert_eq!(bench.sizes(), (1, 0, 0, 0));
 }
 
@@ -261,7 +257,7 @@ fn a_commit_whose_connection_is_known_to_be_lost_is_sent_on_another_one() {
     bench.run(in_session(session, insert()));
     let link = bench.client.session_mut(session).unwrap().transaction.pin().unwrap().link.unwrap();
     bench.client.link_lost(bench.shard, link, bench.now);
-    let ending = end(&mut bench.client, session, End::Commit);
+    let ending = end(session, End::Commit);
     let mut exchange = bench.begin(ending);
     assert_eq!((exchange.step(), exchange.retries()), (Step::Connect, 1));
     bench.connect(&mut exchange);

@@ -4,6 +4,7 @@
 use super::Client;
 use crate::client_session::{ClientSession, ENDED};
 use crate::ids::{LinkId, SessionId};
+use crate::operation::{Operation, SessionChoice};
 use crate::time::Instant;
 use crate::transaction::{End, WrongState};
 
@@ -65,8 +66,16 @@ impl Client {
         Ok(())
     }
 
+    /// Returns whether an operation ends a transaction of which the server knows nothing, so that nothing is sent.
+    pub fn ends_nothing(&self, operation: &Operation) -> bool {
+        let (Some(end), SessionChoice::Explicit(id)) = (operation.kind.end(), &operation.session) else {
+            return false;
+        };
+        !self.session(*id).is_some_and(|session| session.transaction.must_send(end))
+    }
+
     /// Records that a commit or an abort was answered, or will not be.
-    pub fn finish_transaction(&mut self, id: SessionId, end: End, now: Instant) {
+    pub(crate) fn finish_transaction(&mut self, id: SessionId, end: End, now: Instant) {
         let link = self.open_sessions.get_mut(&id).and_then(|session| session.transaction.finish_end(end));
         self.give_back_pinned(link, now);
     }

@@ -44,6 +44,11 @@ impl Exchange {
         }
     }
 
+    /// Called when it ends without a command, so that it is not counted.
+    pub(super) fn count_nothing(&mut self) {
+        self.counted.is_over = true;
+    }
+
     /// Takes a shortcut for most operations: those that succeed and whose names and server were counted before.
     #[inline(never)]
     fn count_operation(&self, client: &mut Client, now: Instant) {

@@ -4,7 +4,7 @@
 
 use mangonel_bson::RawDocument;
 
-use super::Exchange;
+use super::{Exchange, Phase, Stay};
 use crate::client::Client;
 use crate::client_session::{ENDED, Stamp};
 use crate::error::Failure;
@@ -13,7 +13,7 @@ use crate::operation::SessionChoice;
 use crate::session::LostWrite;
 use crate::time::Instant;
 use crate::topology::{ServerDescription, ServerType};
-use crate::transaction::{End, Pin, State, is_commit_unknown};
+use crate::transaction::{End, Pin, State, WrongState, is_commit_unknown};
 
 /// The oldest wire version that reads from a snapshot outside a transaction: MongoDB 5.0.
 const SNAPSHOT_WIRE_VERSION: i32 = 13;
@@ -26,18 +26,33 @@ pub(super) struct Explicit {
     is_starting: bool,
     /// The number of its retryable write, the same in every attempt.
     number: Option<i64>,
+    /// How it ends the transaction; taken out once the session knows that it is over.
+    ends: Option<End>,
     /// The command's own read concern, once it is taken out to be merged with the session's.
     read_concern: Option<Vec<u8>>,
 }
 
 impl Exchange {
-    /// Enters the explicit session, if there is one. False: the session has ended, so the exchange is done.
+    /// Enters the explicit session, if there is one. False: the exchange is done, since the session has ended, or no
+    /// command is needed or allowed to end its transaction.
     pub(super) fn enter_session(&mut self, client: &mut Client, now: Instant) -> bool {
         let SessionChoice::Explicit(id) = self.operation.session else { return true };
         let Some(session) = client.session_mut(id) else {
             self.fail(Failure::Usage(ENDED));
             return false;
         };
+        let ends = self.operation.kind.end();
+        match ends.map(|end| session.transaction.begin_end(end)) {
+            None | Some(Ok(true)) => {}
+            Some(outcome) => {
+                self.count_nothing();
+                match outcome {
+                    Ok(_) => self.enter(Phase::Done(Stay::No)),
+                    Err(WrongState(message)) => self.fail(Failure::Usage(message)),
+                }
+                return false;
+            }
+        }
         let unpinned = session.transaction.leave();
         let is_in_transaction = session.transaction.is_active();
         client.give_back_pinned(unpinned, now);
@@ -46,6 +61,7 @@ impl Exchange {
             is_in_transaction,
             is_starting: false,
             number: None,
+            ends,
             read_concern: None,
         }));
         true
@@ -158,13 +174,18 @@ impl Exchange {
     }
 
     /// Called when the exchange is over. If a connection failure ended the command, its transaction may continue on
-    /// another server.
+    /// another server; a commit or an abort has ended it in any case, even if it was given up.
     pub(super) fn leave_session(&mut self, client: &mut Client, now: Instant) {
         if self.is_in_transaction() && self.is_connection_failure() {
             // The failure may belong to an earlier attempt, and the last attempt's connection may stay with the
             // transaction.
             self.link = None;
             self.unpin_session(client, now);
+        }
+        if let Some(explicit) = &mut self.explicit
+            && let Some(end) = explicit.ends.take()
+        {
+            client.finish_transaction(explicit.id, end, now);
         }
     }
 

@@ -483,7 +483,8 @@ impl Exchange {
         self.link = Some(link);
         if client.is_closed() {
             self.drop_link(client, now);
-            return self.fail_closed();
+            self.fail_closed();
+            return self.end_session(client, now);
         }
         if let Some(pool) = self.pool(client) {
             pool.connected(link);
@@ -549,7 +550,8 @@ impl Exchange {
                 pool.abandon(id, now);
             }
             self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
-            return self.fail_closed();
+            self.fail_closed();
+            return self.end_session(client, now);
         }
         match self.phase {
             Phase::Selecting { .. } => {

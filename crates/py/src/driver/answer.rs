@@ -33,7 +33,7 @@ impl Exchange {
         match self.inner.failure() {
             Some(Failure::Command)
                 if self.reading == ReplyForm::Unchecked && !self.inner.is_out_of_time() => {}
-            Some(failure) => return Err(self.failure(py, &failure.clone())),
+            Some(failure) => return self.refuse(py, self.failure(py, &failure.clone())),
             None => {}
         }
         if self.reply.is_empty() {
@@ -61,10 +61,10 @@ impl Exchange {
                 self.value(py, self.body(py)?)
             }
             ReplyForm::Databases => self.databases(py),
-            ReplyForm::Answer => {
-                self.check_writes(py)?;
-                Ok(self.answer.take().unwrap_or_else(|| py.None()))
-            }
+            ReplyForm::Answer => match self.check_writes(py) {
+                Ok(()) => Ok(self.answer.take().unwrap_or_else(|| py.None())),
+                Err(error) => self.refuse(py, error),
+            },
             ReplyForm::Apply => {
                 if self.answer.is_none() {
                     self.check_writes(py)?;
@@ -84,6 +84,24 @@ impl Exchange {
             // Read only in `release`, which knows how.
             ReplyForm::Held => Ok(py.None()),
         }
+    }
+
+    /// Raises an error, unless it is of an abort: the server ends the transaction by itself.
+    #[cold]
+    fn refuse(&self, py: Python<'_>, error: PyErr) -> PyResult<Py<PyAny>> {
+        let kind = self.inner.operation().kind;
+        if kind.end().is_none() {
+            return Err(error);
+        }
+        let is_of_connection = failure::is_a(py, &error, "ConnectionFailure");
+        if kind == Kind::Abort && (is_of_connection || failure::is_a(py, &error, "OperationFailure")) {
+            return Ok(py.None());
+        }
+        if kind == Kind::Commit && is_of_connection {
+            // The transaction may have been committed: running it again could apply it twice.
+            return Err(failure::unlabelled(py, error, "TransientTransactionError"));
+        }
+        Err(error)
     }
 
     /// Applies the operation's `answer` function to the read value; without one, returns the value.

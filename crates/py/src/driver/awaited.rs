@@ -339,7 +339,7 @@ impl AwaitedOperation {
 
     /// Reports the error that ended a step; returns it if the connection is not the cause.
     fn lose(&self, py: Python<'_>, error: PyErr) -> PyResult<()> {
-        let is_broken = failure::is_protocol_error(py, &error);
+        let is_broken = failure::is_a(py, &error, "ProtocolError");
         if !is_broken && !error.is_instance_of::<PyOSError>(py) {
             return Err(error);
         }

@@ -1,10 +1,56 @@
-//! The session that operations of a block use by default: a context variable, so that every task and thread has its own.
+//! Blocks of a session. Operations of a bound block use it by default: a context variable, so that every task and thread
+//! has its own.
 
 use mangonel_entries::entries;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use pyo3::{PyTraverseError, PyVisit, intern};
 
+use super::session::Session;
 use crate::thread_end::Entry;
+
+/// One `with` block that ends the transaction of a session, unless that has ended already.
+#[pyclass(frozen, subclass, module = "mangonel._core")]
+pub struct Transaction {
+    _entry: Entry,
+    session: Py<PyAny>,
+}
+
+#[entries]
+#[pymethods]
+impl Transaction {
+    #[new]
+    fn new(session: Py<PyAny>) -> Self {
+        Transaction { _entry: Entry, session }
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let session = self.session.bind(py);
+        if session.getattr(intern!(py, "_handle"))?.cast::<Session>()?.get().in_transaction() {
+            let name = if kind.is_none() {
+                intern!(py, "commit_transaction")
+            } else {
+                intern!(py, "abort_transaction")
+            };
+            session.call_method0(name)?;
+        }
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.session)
+    }
+}
 
 /// One `with` block that binds a session; in Rust for the same reason as `Limit`.
 ///

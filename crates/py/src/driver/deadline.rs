@@ -34,18 +34,21 @@ fn use_limit_variables(py: Python<'_>, deadline: Py<PyAny>, seconds: Py<PyAny>) 
     VARIABLES.get_or_init(py, || (deadline, seconds));
 }
 
-/// Returns the limit of the running context.
-pub fn current(py: Python<'_>) -> PyResult<Limit> {
+/// Returns the limit of the running context; `is_anew`: as if its block began now.
+pub fn current(py: Python<'_>, is_anew: bool) -> PyResult<Limit> {
     if !IS_USED.load(Ordering::Relaxed) {
         return Ok(Limit::OfClient);
     }
-    let Some(deadline) = variables(py)?.0.bind(py).call_method0("get")?.extract::<Option<f64>>()? else {
-        return Ok(Limit::OfClient);
+    let (deadline, seconds) = variables(py)?;
+    let value = |variable: &Py<PyAny>| variable.bind(py).call_method0("get")?.extract::<Option<f64>>();
+    let left = match (is_anew, value(if is_anew { seconds } else { deadline })?) {
+        (_, None) => return Ok(Limit::OfClient),
+        (true, Some(0.0)) => return Ok(Limit::None),
+        (true, Some(seconds)) => seconds,
+        (false, Some(deadline)) if deadline.is_infinite() => return Ok(Limit::None),
+        (false, Some(deadline)) => deadline - monotonic(py)?,
     };
-    if deadline.is_infinite() {
-        return Ok(Limit::None);
-    }
-    Ok(Limit::Within(Duration::try_from_secs_f64(deadline - monotonic(py)?).unwrap_or_default()))
+    Ok(Limit::Within(Duration::try_from_secs_f64(left).unwrap_or_default()))
 }
 
 fn variables(py: Python<'_>) -> PyResult<&(Py<PyAny>, Py<PyAny>)> {

@@ -39,9 +39,9 @@ pub fn protocol_error(py: Python<'_>, error: impl Display) -> PyErr {
     raise(py, "ProtocolError", &error.to_string())
 }
 
-/// Whether an error means that the peer broke the wire protocol.
-pub fn is_protocol_error(py: Python<'_>, error: &PyErr) -> bool {
-    ERRORS.get(py, "ProtocolError").is_ok_and(|class| error.is_instance(py, &class))
+/// Whether an error is of a class of `mangonel.errors`.
+pub fn is_a(py: Python<'_>, error: &PyErr, class: &str) -> bool {
+    ERRORS.get(py, class).is_ok_and(|class| error.is_instance(py, &class))
 }
 
 /// The exception when the received bytes are no message, or do not fit in memory.
@@ -149,7 +149,16 @@ fn time_limit(py: Python<'_>, message: &str) -> PyErr {
 /// Returns the error with a label that only the client can add; or the exception of a signal handler that interrupted
 /// this, with the error as its context.
 pub fn labelled(py: Python<'_>, error: PyErr, label: &str) -> PyErr {
-    match error.value(py).call_method1("_add_error_label", (label,)) {
+    change_label(py, error, "_add_error_label", label)
+}
+
+/// Returns the error without a label.
+pub fn unlabelled(py: Python<'_>, error: PyErr, label: &str) -> PyErr {
+    change_label(py, error, "_remove_error_label", label)
+}
+
+fn change_label(py: Python<'_>, error: PyErr, method: &str, label: &str) -> PyErr {
+    match error.value(py).call_method1(method, (label,)) {
         Ok(_) => error,
         // Only exceptions of `mangonel.errors` can take a label.
         Err(missing) if missing.is_instance_of::<PyAttributeError>(py) => error,

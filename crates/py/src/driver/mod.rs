@@ -64,6 +64,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BlockingCursor>()?;
     module.add_class::<batch::AsyncCursorBase>()?;
     module.add_class::<binding::Binding>()?;
+    module.add_class::<binding::Transaction>()?;
     module.add_class::<waiter::Waiter>()?;
     awaited::register(module)?;
     exchange::register(module)?;

@@ -1,18 +1,20 @@
 //! Sessions as Python objects: a cursor's implicit one, given back on drop, and explicit ones. The state of an explicit
 //! session stays in the core behind its lock; the object holds its id.
 
-use mangonel_bson::RawDocument;
+use mangonel_bson::{RawDocument, writer};
 use mangonel_entries::entries;
 use mangonel_proto::client_session::{ClientSession, ENDED};
 use mangonel_proto::ids::SessionId;
+use mangonel_proto::message::Command;
+use mangonel_proto::operation::{Kind, SessionChoice};
 use mangonel_proto::session::ServerSession;
-use mangonel_proto::transaction::{End, State as TransactionState, WrongState};
-use pyo3::exceptions::PyValueError;
+use mangonel_proto::transaction::{State as TransactionState, WrongState};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use super::core::Core;
 use super::failure;
+use super::operation::{Operation, Plan, ReplyForm};
 use crate::codec::{self, Codec};
 use crate::thread_end::never_unwind_this_thread;
 
@@ -68,14 +70,6 @@ impl Session {
             session.and_then(|session| session.server()).map(|server| server.id)
         });
         found.ok_or_else(|| failure::invalid_operation(py, ENDED))
-    }
-}
-
-fn end_of(name: &str) -> PyResult<End> {
-    match name {
-        "commit" => Ok(End::Commit),
-        "abort" => Ok(End::Abort),
-        other => Err(PyValueError::new_err(format!("expected \"commit\" or \"abort\", got {other:?}"))),
     }
 }
 
@@ -153,7 +147,7 @@ impl Session {
 
     /// Whether commands now belong to a transaction.
     #[getter]
-    fn in_transaction(&self) -> bool {
+    pub(super) fn in_transaction(&self) -> bool {
         self.look(|session| session.transaction.is_active()).unwrap_or(false)
     }
 
@@ -170,19 +164,15 @@ impl Session {
     }
 
     /// Start a transaction. The concerns are documents as BSON, or empty.
-    fn start_transaction(
-        &self,
-        py: Python<'_>,
-        read_concern: Vec<u8>,
-        write_concern: Vec<u8>,
-    ) -> PyResult<()> {
-        for concern in [&read_concern, &write_concern] {
+    fn start_transaction(&self, py: Python<'_>, read_concern: &[u8], write_concern: &[u8]) -> PyResult<()> {
+        for concern in [read_concern, write_concern] {
             if !concern.is_empty() {
                 RawDocument::from_bytes(concern)
                     .map_err(|error| failure::invalid_bson(py, &error.to_string()))?;
             }
         }
         let now = self.core.get().now();
+        let (read_concern, write_concern) = (read_concern.to_vec(), write_concern.to_vec());
         let outcome = self
             .core
             .get()
@@ -190,22 +180,34 @@ impl Session {
         outcome.map_err(|WrongState(message)| failure::invalid_operation(py, message))
     }
 
-    /// Begin to end the transaction with "commit" or "abort"; return whether a command must be sent.
-    fn begin_end(&self, py: Python<'_>, how: &str) -> PyResult<bool> {
-        let end = end_of(how)?;
-        let outcome = self.core.get().with(py, |state| {
-            let session = state.client.session_mut(self.id).ok_or(WrongState(ENDED))?;
-            session.transaction.begin_end(end)
-        });
-        outcome.map_err(|WrongState(message)| failure::invalid_operation(py, message))
+    /// Make the operation that ends the transaction, of KIND_COMMIT or KIND_ABORT: nothing changes before it begins.
+    /// `max_time_ms`: how long the server may work on a commit; None or 0: no limit.
+    fn ending(&self, py: Python<'_>, kind: usize, max_time_ms: Option<i64>) -> PyResult<Operation> {
+        let plan = Plan { reading: ReplyForm::Answer, ..Plan::new(kind, 0, 0)? };
+        let is_commit = plan.kind == Kind::Commit;
+        let mut head = Command::begin();
+        let start = writer::begin_document(&mut head);
+        writer::append_i32(&mut head, if is_commit { "commitTransaction" } else { "abortTransaction" }, 1);
+        match max_time_ms {
+            Some(limit) if limit != 0 && is_commit => match i32::try_from(limit) {
+                Ok(limit) => writer::append_i32(&mut head, "maxTimeMS", limit),
+                Err(_) => writer::append_i64(&mut head, "maxTimeMS", limit),
+            },
+            _ => {}
+        }
+        writer::end_document(&mut head, start);
+        let codec = Codec::default_for(py)?.clone_ref(py);
+        let session = SessionChoice::Explicit(self.id);
+        Operation::assemble(py, "admin", head, Vec::new(), codec, &plan, session)
     }
 
-    /// Record that the transaction has ended, or that the attempt to end it was given up.
-    fn finish_end(&self, py: Python<'_>, how: &str) -> PyResult<()> {
-        let end = end_of(how)?;
-        let now = self.core.get().now();
-        self.core.get().with(py, |state| state.client.finish_transaction(self.id, end, now));
-        Ok(())
+    /// End it unless a transaction is open; return whether it has ended now.
+    fn end_idle(&self, py: Python<'_>) -> bool {
+        let is_idle = !self.in_transaction();
+        if is_idle {
+            self.end(py);
+        }
+        is_idle
     }
 }
 

@@ -19,8 +19,10 @@ pub struct Traced(Py<PyAny>);
 
 impl Traced {
     /// Tells the tracer that an operation begins; `None` when it does not record it.
-    pub fn begin(py: Python<'_>, tracer: &Py<PyAny>, asked: &Operation) -> Option<Traced> {
-        if asked.is_silent {
+    pub fn begin(py: Python<'_>, core: &Core, tracer: &Py<PyAny>, asked: &Operation) -> Option<Traced> {
+        if asked.is_silent
+            || (asked.kind.end().is_some() && core.peek(|state| state.client.ends_nothing(asked)))
+        {
             return None;
         }
         let collection = collection_of(asked.command.body_elements());

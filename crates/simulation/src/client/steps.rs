@@ -84,8 +84,8 @@ impl World {
     /// Begins an operation.
     pub(crate) fn run_operation(&mut self, client: usize, worker: usize, mut operation: Operation) {
         let now = self.queue.now();
-        operation.is_traced = self.plan.clients[client].is_traced;
         let driver = &mut self.drivers[client];
+        operation.is_traced = self.plan.clients[client].is_traced && !driver.client.ends_nothing(&operation);
         let is_aside = !operation.is_filling && driver.chance.percent(self.plan.clients[client].asides);
         let begin = if is_aside { Exchange::begin_aside } else { Exchange::begin };
         let exchange = begin(&mut driver.client, driver.shard, operation, now);
@@ -332,9 +332,7 @@ impl World {
         let Some(mut exchange) = place.exchange.take() else { return };
         let is_kept = exchange.keeps_link();
         exchange.count_end(&mut driver.client, now);
-        if !exchange.operation().is_silent {
-            driver.counted += 1;
-        }
+        driver.counted += u64::from(is_counted(&exchange));
         let mut message = exchange.take_earlier_reply().unwrap_or_else(|| std::mem::take(&mut place.message));
         // A message that was refused, or that an earlier attempt received, is no reply.
         if !matches!(exchange.failure(), None | Some(Failure::Command)) {
@@ -370,7 +368,7 @@ impl World {
         let has_tags =
             exchange.operation().read_preference.as_ref().is_some_and(|wish| !wish.tag_sets().is_empty());
         // A set of one has no secondary to read from, and no member with every tag.
-        if (bearing > 1 || !wants_secondary) && !has_tags {
+        if (bearing > 1 || !wants_secondary) && !has_tags && !ended_nothing(&exchange) {
             let counted = &mut self.drivers[client].ended;
             *counted = (counted.0 + 1, counted.1 + u64::from(ending.is_ok()));
         }
@@ -395,9 +393,7 @@ impl World {
         let is_kept = exchange.keeps_link();
         exchange.give_up(&mut driver.client, is_kept, now);
         place.room = None;
-        if !exchange.operation().is_silent {
-            driver.counted += 1;
-        }
+        driver.counted += u64::from(is_counted(&exchange));
         let opening = place.opening.take();
         let ending = Ending {
             begun: Some(place.begun),
@@ -741,4 +737,14 @@ fn overloads(message: &[u8]) -> bool {
     labels.is_some_and(|labels| {
         labels.iter().any(|label| matches!(label, Ok(RawValue::String("SystemOverloadedError"))))
     })
+}
+
+/// Whether it ended a transaction that the server does not know, for which nothing is sent.
+fn ended_nothing(exchange: &Exchange) -> bool {
+    exchange.operation().kind.end().is_some() && exchange.failure().is_none() && exchange.server().is_none()
+}
+
+/// Whether metrics count it.
+fn is_counted(exchange: &Exchange) -> bool {
+    !exchange.operation().is_silent && !ended_nothing(exchange)
 }

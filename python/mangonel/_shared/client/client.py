@@ -99,6 +99,8 @@ class _MongoClient(
     _first_chunks = 0
     # The common fields of its databases, made for the first one.
     _databases: _core.ChildTemplate | None = None
+    # What a session needs to start a transaction without options; made for the first one.
+    _plain_start: tuple[Any, bytes, bytes, Any] | None = None
 
     def __init__(
         self,
@@ -286,6 +288,9 @@ class _MongoClient(
             ...     client.shop.orders.insert_one({"_id": 1}, session=session)
         """
         kind = self._session_class
+        has_more = default_transaction_options is not None or default_timeout_ms is not None
+        if causal_consistency is None and snapshot is False and not has_more:
+            return kind(self, kind._usual_options)
         options = kind._options_class(
             causal_consistency, default_transaction_options, snapshot, default_timeout_ms=default_timeout_ms
         )

@@ -141,7 +141,7 @@ async def _once_flow(
         except BulkWriteError as error:
             if any(refused["code"] == _DUPLICATE_KEY for refused in (error.details or {})["writeErrors"]):
                 # The server has aborted the transaction.
-                await session._abort_flow()
+                await session._end_transaction_flow(_core.KIND_ABORT)
                 return None
             raise
         return await _insert_flow(runner_of(collection, session), kept)

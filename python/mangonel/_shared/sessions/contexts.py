@@ -16,6 +16,7 @@ class BlockingSession:
     """`with` for a blocking session."""
 
     if TYPE_CHECKING:
+        _handle: _core.Session
 
         def end_session(self) -> None: ...
 
@@ -23,13 +24,15 @@ class BlockingSession:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.end_session()
+        if not self._handle.end_idle():
+            self.end_session()
 
 
 class AsyncSession:
     """`async with` for an asyncio session."""
 
     if TYPE_CHECKING:
+        _handle: _core.Session
 
         def end_session(self) -> Awaitable[None]: ...
 
@@ -37,24 +40,14 @@ class AsyncSession:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self.end_session()
+        if not self._handle.end_idle():
+            await self.end_session()
 
 
-class BlockingTransaction:
+class BlockingTransaction(_core.Transaction):
     """Commits at the end of its block, or aborts after an exception; does nothing if the transaction has ended."""
 
-    def __init__(self, session: _ClientSession) -> None:
-        self._session = session
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._session._handle.in_transaction:
-            if error is None:
-                self._session.commit_transaction()
-            else:
-                self._session.abort_transaction()
+    __slots__ = ()
 
 
 class AsyncTransaction:
@@ -89,9 +82,7 @@ class AsyncTransaction:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         session = self._session
         if session.in_transaction:
-            ended: Any = session._port.flow(
-                session._commit_flow() if error is None else session._abort_flow()
-            )
+            ended: Any = session.commit_transaction() if error is None else session.abort_transaction()
             await ended
 
 

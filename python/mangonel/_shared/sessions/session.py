@@ -10,21 +10,14 @@ from contextvars import ContextVar
 
 from mangonel import _core
 from mangonel._arguments import told_by_public_name
-from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER
-from mangonel._faces.deadline import anew, is_in_block
+from mangonel._core import KIND_ABORT, KIND_COMMIT
+from mangonel._faces.deadline import is_in_block
 from mangonel._light import Mapping
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.of_this_process import OfThisProcess
-from mangonel._shared.operation import build_operation
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
 from mangonel._shared.settings import BOUND
-from mangonel.errors import (
-    ConnectionFailure,
-    InvalidOperation,
-    NetworkTimeout,
-    OperationFailure,
-    PyMongoError,
-)
+from mangonel.errors import InvalidOperation, NetworkTimeout, PyMongoError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,18 +65,22 @@ class _ClientSession(OfThisProcess):
     # Set by each face in `api.py`.
     _binding_class: type[Any]
     _transaction_class: type[Any]
-    # A class attribute, so that `start_session` needs no import.
+    # Class attributes, so that `start_session` needs no import.
     _options_class = SessionOptions
+    _usual_options = SessionOptions()
     # Whether a callback of `with_transaction` is running whose operations share one limit.
     _keeps_limit = False
+    # The client's tracer, once a transaction was started.
+    _tracer: Any = None
 
     def __init__(self, client: _MongoClient[Any], options: SessionOptions) -> None:
-        if not hasattr(client, "_port"):
+        port: Any = getattr(client, "_port", None)
+        if port is None:
             raise TypeError(f'expected a client for "client", got {type(client).__name__}')
         self._client = client
-        self._port = client._port
+        self._port = port
         self._options = options
-        self._handle = _core.Session(client._core, options.causal_consistency, bool(options.snapshot))
+        self._handle = _core.Session(port._core, options._causal_consistency, bool(options._snapshot))
         self._transaction_options = _NO_OPTIONS
 
     def __copy__(self) -> NoReturn:
@@ -218,9 +215,31 @@ class _ClientSession(OfThisProcess):
             >>> with session.start_transaction():
             ...     orders.insert_one({"_id": 1}, session=session)
         """
+        client, own = self._client, self._options
+        has_options = read_concern or write_concern or read_preference or max_commit_time_ms is not None
+        is_plain = not (has_options or own._default_transaction_options or own._snapshot)
+        start = client._plain_start if is_plain else None
+        if start is None:
+            start = self._prepare_start(read_concern, write_concern, read_preference, max_commit_time_ms)
+            if is_plain:
+                client._plain_start = start
+        self._handle.start_transaction(start[1], start[2])
+        self._transaction_options, _, _, tracer = start
+        if tracer is not None:
+            self._tracer = tracer
+            tracer.transaction_started(self._handle.number, self)
+        return self._transaction_class(self)
+
+    def _prepare_start(
+        self,
+        read_concern: ReadConcern | None,
+        write_concern: WriteConcern | None,
+        read_preference: _ServerMode | None,
+        max_commit_time_ms: int | None,
+    ) -> tuple[TransactionOptions, bytes, bytes, Any]:
+        """Return the options of a transaction, its concerns as BSON, and the client's tracer."""
         handle, client = self._handle, self._client
-        if handle.has_ended:
-            self._check_ended()
+        self._check_ended()
         if self._options._snapshot:
             raise InvalidOperation("Transactions are not supported in snapshot sessions")
         if handle.in_transaction:
@@ -231,15 +250,12 @@ class _ClientSession(OfThisProcess):
         read_concern = read_concern or defaults._read_concern or client._read_concern
         write_concern = write_concern or defaults._write_concern or client._write_concern
         read_preference = read_preference or defaults._read_preference or client._read_preference
-        options = TransactionOptions(read_concern, write_concern, read_preference, max_commit_time_ms)
-        handle.start_transaction(
+        return (
+            TransactionOptions(read_concern, write_concern, read_preference, max_commit_time_ms),
             _core.encode(read_concern.document) if read_concern._level else _EMPTY,
             _core.encode(write_concern._document) if write_concern._document else _EMPTY,
+            client._tracer,
         )
-        self._transaction_options = options
-        if client._tracer is not None:
-            client._tracer.transaction_started(self._handle.number, self)
-        return self._transaction_class(self)
 
     def _port_within(self, timeout_ms: float | None) -> Port:
         """Return the port of a call: with the call's own limit, or the session's, or the client's."""
@@ -266,24 +282,7 @@ class _ClientSession(OfThisProcess):
         Example:
             >>> session.commit_transaction()
         """
-        port = self._port_within(timeout_ms)
-        return port.flow(self._commit_flow())
-
-    async def _commit_flow(self) -> None:
-        if self._handle.has_ended:
-            self._check_ended()
-        if not self._handle.begin_end("commit"):
-            self._end_trace()
-            return
-        command: dict[str, Any] = {"commitTransaction": 1}
-        if self._transaction_options._max_commit_time_ms:
-            command["maxTimeMS"] = self._transaction_options._max_commit_time_ms
-        try:
-            await self._end_transaction_flow("commit", command, KIND_COMMIT)
-        except ConnectionFailure as error:
-            # The transaction may have been committed: running it again could apply it twice.
-            error._remove_error_label("TransientTransactionError")
-            raise
+        return self._end_transaction(KIND_COMMIT, timeout_ms)
 
     def abort_transaction(self, *, timeout_ms: float | None = None) -> FaceResult[None]:
         """Abort the open transaction. Errors are not raised, since the server ends the transaction by itself.
@@ -297,40 +296,24 @@ class _ClientSession(OfThisProcess):
         Example:
             >>> session.abort_transaction()
         """
-        port = self._port_within(timeout_ms)
-        return port.flow(self._abort_flow())
+        return self._end_transaction(KIND_ABORT, timeout_ms)
 
-    async def _abort_flow(self) -> None:
-        self._check_ended()
-        if not self._handle.begin_end("abort"):
-            self._end_trace()
-            return
-        try:
-            # Even after the end of a block's time, the transaction must be aborted.
-            with anew():
-                await self._end_transaction_flow("abort", {"abortTransaction": 1}, KIND_ABORT)
-        except (OperationFailure, ConnectionFailure):
-            return
+    def _end_transaction(self, kind: int, timeout_ms: float | None) -> FaceResult[None]:
+        port = self._port
+        if timeout_ms is not None or self._options._default_timeout_ms is not None:
+            port = self._port_within(timeout_ms)
+        if self._tracer is not None:
+            return port.flow(self._end_transaction_flow(kind))
+        return port.run(self._handle.ending(kind, self._transaction_options._max_commit_time_ms))
 
-    async def _end_transaction_flow(self, how: str, command: dict[str, Any], kind: int) -> None:
-        operation = build_operation(
-            command,
-            database="admin",
-            codec=self._client._codec,
-            kind=kind,
-            reading=READ_ANSWER,
-            session=self._handle,
-        )
+    async def _end_transaction_flow(self, kind: int) -> None:
+        # The core changes the state of the session, sends nothing if the server knows of no transaction, and raises no
+        # errors of an abort.
         try:
-            await self._port.arun(operation)
+            await self._port.arun(self._handle.ending(kind, self._transaction_options._max_commit_time_ms))
         finally:
-            self._handle.finish_end(how)
-            if self._client._tracer is not None:
-                self._end_trace()
-
-    def _end_trace(self) -> None:
-        if self._client._tracer is not None:
-            self._client._tracer.transaction_ended(self._handle.number)
+            if self._tracer is not None:
+                self._tracer.transaction_ended(self._handle.number)
 
     def with_transaction(
         self,
@@ -394,7 +377,7 @@ class _ClientSession(OfThisProcess):
                     _expect_no_coroutine(callback, result)
             except BaseException as error:
                 if self._handle.in_transaction:
-                    await self._abort_flow()
+                    await self._end_transaction_flow(KIND_ABORT)
                 if not (
                     isinstance(error, PyMongoError) and error.has_error_label("TransientTransactionError")
                 ):
@@ -418,7 +401,7 @@ class _ClientSession(OfThisProcess):
 
         while True:
             try:
-                await self._commit_flow()
+                await self._end_transaction_flow(KIND_COMMIT)
             except PyMongoError as error:
                 is_unknown = error.has_error_label("UnknownTransactionCommitResult")
                 if is_unknown and getattr(error, "code", None) == _MAX_TIME_EXPIRED:
@@ -446,7 +429,7 @@ class _ClientSession(OfThisProcess):
     async def _end_flow(self) -> None:
         try:
             if self._handle.in_transaction:
-                await self._abort_flow()
+                await self._end_transaction_flow(KIND_ABORT)
         finally:
             self._handle.end()
 

@@ -9,6 +9,7 @@ pub use methods::{CONNECT, DONE, READ, WAIT, WRITE, lend, register};
 
 use mangonel_proto::exchange::{Exchange as CoreExchange, Step};
 use mangonel_proto::ids::ShardId;
+use mangonel_proto::operation::Kind;
 use mangonel_proto::time::Instant;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -80,9 +81,10 @@ impl Exchange {
             (asked, operation.reading, operation.codec.clone_ref(py), answer, maker, sink)
         };
         let mut asked = asked;
-        asked.limit = deadline::current(py)?;
+        // Even after the end of a block's time, a transaction must be aborted.
+        asked.limit = deadline::current(py, asked.kind == Kind::Abort)?;
         let tracer = core.get().tracer.as_ref();
-        let traced = tracer.and_then(|tracer| Traced::begin(py, tracer, &asked));
+        let traced = tracer.and_then(|tracer| Traced::begin(py, core.get(), tracer, &asked));
         asked.is_traced = traced.is_some();
         let now = core.get().now();
         let (inner, link) = core.get().with(py, |state| {
