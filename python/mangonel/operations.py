@@ -6,7 +6,7 @@ Specs: crud, index-management.
 from __future__ import annotations
 
 from mangonel._arguments import expect
-from mangonel._core import write_form
+from mangonel._core import make_directly, write_form
 from mangonel._light import Generic, TypeVar
 from mangonel._options.index_keys import hint_document, index_document, index_list, index_name
 from mangonel.collation import validate_collation_or_none
@@ -375,6 +375,17 @@ class SearchIndexModel:
         return self._document == other._document if isinstance(other, SearchIndexModel) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
+
+
+_OF_UPDATES = ["_filter", "_doc"], ["_upsert", "_namespace", "_options"]
+_OF_DELETES = ["_filter"], ["_namespace", "_options"]
+make_directly(
+    [
+        (InsertOne, ["_doc"], ["_namespace", "_options"]),
+        *((model, *_OF_UPDATES) for model in (UpdateOne, UpdateMany, ReplaceOne)),
+        *((model, *_OF_DELETES) for model in (DeleteOne, DeleteMany)),
+    ]
+)
 
 
 def _check_filter_and_upsert(filter: Any, upsert: Any) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from driver.outcomes import outcome
 from mangonel import errors, operations
+from mangonel._shared.collection import bulk_run
+from mangonel.bson import ObjectId, Timestamp
 from mangonel.operations import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from mangonel.write_concern import WriteConcern
 from tools.faces import Face
@@ -217,6 +219,28 @@ def test_ordered_bulk_is_sent_as_runs_of_equal_commands(face: Face, scripted_ser
         if request.name != "ping"
     ]
     assert sent == [("insert", 2), ("update", 1), ("delete", 2), ("insert", 1)]
+
+
+def test_what_describes_no_write_in_a_reply_is_not_decoded(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = bulk_run.merge
+    replies: list[dict[str, Any]] = []
+
+    def noted(run: Any, offset: int, reply: Any, result: Any) -> bool:
+        replies.append(dict(reply))
+        return merge(run, offset, reply, result)
+
+    monkeypatch.setattr(bulk_run, "merge", noted)
+    time = Timestamp(1, 1)
+    gossip = {"operationTime": time, "opTime": {"ts": time, "t": 1}, "electionId": ObjectId()}
+    upserted = [{"index": 0, "_id": 7}]
+    scripted_server.on("update", {"n": 1, "nModified": 0, "upserted": upserted, "ok": 1, **gossip})
+
+    result = face.wait(face.client(scripted_server.uri).a.b.bulk_write([UpdateOne({}, {"$set": {"a": 1}})]))
+
+    assert replies == [{"n": 1, "nModified": 0, "upserted": upserted}]
+    assert result.upserted_ids == {0: 7}
 
 
 def test_unordered_bulk_is_sent_as_one_command_of_each_kind(

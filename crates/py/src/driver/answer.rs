@@ -80,6 +80,7 @@ impl Exchange {
                 }
             }
             ReplyForm::WithBatch => self.with_batch(py),
+            ReplyForm::Write => self.decode(py, &without(py, self.body(py)?, GOSSIP)?),
             ReplyForm::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
             // Read only in `release`, which knows how.
             ReplyForm::Held => Ok(py.None()),

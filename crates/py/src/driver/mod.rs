@@ -19,6 +19,7 @@ mod link;
 pub(crate) mod lost;
 mod made;
 mod metrics;
+mod models;
 mod monitor;
 mod namespaces;
 mod open_cursor;
@@ -74,6 +75,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     deadline::register(module)?;
     lost::register(module)?;
     made::register(module)?;
+    models::register(module)?;
     ready::register(module)?;
     runs::register(module)?;
     source::register(module)?;

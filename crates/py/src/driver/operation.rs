@@ -51,6 +51,8 @@ pub enum ReplyForm {
     Held,
     /// The result of the operation's `maker`; a write error raises.
     Made,
+    /// The reply without the keys that do not describe the writes; `ok: 0` raises.
+    Write,
 }
 
 const REPLY_FORMS: &[(&str, ReplyForm)] = &[
@@ -67,6 +69,7 @@ const REPLY_FORMS: &[(&str, ReplyForm)] = &[
     ("READ_DATABASES", ReplyForm::Databases),
     ("READ_HELD", ReplyForm::Held),
     ("READ_MADE", ReplyForm::Made),
+    ("READ_WRITE", ReplyForm::Write),
 ];
 
 const KINDS: &[(&str, Kind)] = &[

@@ -218,18 +218,17 @@ struct Run<'py> {
     is_retryable: bool,
 }
 
-/// The form in which Python receives a run.
-type Parts<'py> = (&'static str, Bound<'py, PyList>, Bound<'py, PyAny>, bool);
-
-/// Return the models as runs of equal commands: the name of the command, its writes, the caller's index of each, and
-/// whether the command can be sent again. Not `ordered`: one run for each command.
+/// Return the models as runs of equal commands. `run` makes one of the name of the command, its writes, the caller's
+/// index of each, and whether the command can be sent again. Not `ordered`: one run for each command.
 #[entries]
 #[pyfunction]
 fn write_runs<'py>(
     requests: &Bound<'py, PyList>,
     ordered: bool,
     base: &Bound<'py, PyType>,
-) -> PyResult<Vec<Parts<'py>>> {
+    run: &Bound<'py, PyType>,
+) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let made = run;
     let py = requests.py();
     let mut kinds = Kinds::new();
     let mut runs: Vec<Run<'py>> = Vec::new();
@@ -265,7 +264,7 @@ fn write_runs<'py>(
             } else {
                 PyList::new(py, run.indexes)?.into_any()
             };
-            Ok((COMMANDS[run.command], run.writes, indexes, run.is_retryable))
+            made.call1((COMMANDS[run.command], run.writes, indexes, run.is_retryable))
         })
         .collect()
 }

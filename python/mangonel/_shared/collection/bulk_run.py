@@ -6,7 +6,7 @@ Spec: crud (bulk write), bulk-write, retryable-writes.
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
+from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_WRITE, REPLIES_NONE, REPLIES_ONE
 from mangonel._shared.collection.write_support import (
     COMMAND_OVERHEAD,
     HALTING_CODES,
@@ -15,7 +15,7 @@ from mangonel._shared.collection.write_support import (
     write_codec,
 )
 from mangonel._shared.replies import REPLY_ERRORS, malformed
-from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
+from mangonel._shared.settings import BOUND, write_in
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, ConnectionFailure, OperationFailure
 from mangonel.operations import _WriteModel
@@ -70,20 +70,17 @@ class BulkRunner:
         let: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
     ) -> None:
-        client, concern = collection._client, collection._write_concern
+        _, self._database_name, self._name, _, _, concern = collection._context
+        self._client = client = collection._client
+        # The collection's port, which may have a limit of its own, runs the whole flow.
+        self._port = port = client._port
         self._session: _core.Session | None = None
         if session is not None or BOUND:
-            explicit = session_of(client._port, session)
-            self._session = session_handle(explicit)
-            concern = concern_in(explicit, concern)
-        self._client = client
-        self._port = client._port
-        self._database_name = collection._database_name
+            self._session, concern = write_in(port, session, concern)
         codec = collection._reply_codec
         if codec is None:
             codec = collection._reply_codec = write_codec(collection._codec_options)
         self._codec = codec
-        self._name = collection._name
         self._concern = concern
         self._is_acknowledged = concern._acknowledged
         self._ordered = ordered
@@ -104,7 +101,8 @@ class BulkRunner:
         Raises:
             TypeError, ValueError: an element is not a model, or its document is wrong.
         """
-        return [Run(*run) for run in _core.write_runs(requests, bool(ordered), _WriteModel)]
+        runs: list[Run] = _core.write_runs(requests, bool(ordered), _WriteModel, Run)
+        return runs
 
     @staticmethod
     def insert_run(documents: list[Any], first: int = 0) -> Run:
@@ -140,14 +138,17 @@ class BulkRunner:
             size = sum(len(run.writes) for run in runs) if isinstance(runs, list) else None
             with tracer.bulk(self._group, name, self._database_name, self._name, session, size):
                 return await self.run_flow(runs, first=first, is_traced=True)
-        limits = self._client._core.limits()
+        port = self._port
+        limits = port._core.limits()  # type: ignore[attr-defined]  # each port of a client has one
         if limits is None:
             limits = await server_limits_flow(self._client, first, self._group)
-        self._room = min(limits.max_message_size - COMMAND_OVERHEAD, self._port.largest_batch)
+        self._room = room = limits.max_message_size - COMMAND_OVERHEAD
+        if room > port.largest_batch:
+            self._room = room = port.largest_batch
         if not self._is_acknowledged:
             await self._send_flow(list(runs), limits)
             return None
-        result, room = new_result(), self._room
+        result = new_result()
         answered = sent = 0
         unconfirmed: list[tuple[int, int, int, int]] = []
         try:
@@ -159,7 +160,7 @@ class BulkRunner:
                     if made is None:
                         break
                     sent = answered + made[1]
-                    reply = await self._port.arun(made[0])
+                    reply = await port.arun(made[0])
                     is_last = merge(run, answered - start, reply, result)
                     if "writeConcernError" in reply:
                         matched = (
@@ -274,7 +275,7 @@ class BulkRunner:
             command,
             self._codec,
             KIND_RETRYABLE_WRITE if run.is_retryable else KIND_WRITE,
-            READ_DOCUMENT,
+            READ_WRITE,
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
             self._session,
             self._group,
