@@ -155,7 +155,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
                 batch = await self._port.arun(self._more_operation())
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, got none")
-            if not batch.id and batch.pinned is self._opened is self._pinned is self._into is None:
+            if not batch.id and batch.pinned is None and self._opened is self._into is self._pinned is None:
                 # The same as `_take`, without its frame.
                 self._batch, self._id, self._session = batch, 0, None
             else:
