@@ -196,6 +196,7 @@ SUITES = {
         added={"test/__init__.py": "pymodm_base.py", "test/models.py": "pymodm_models.py"},
     ),
     "pymongoarrow": Suite("pymongoarrow==1.15.0", "test", ("pandas", "polars", "pyarrow"), "pymongoarrow"),
+    "pytest-mongodb": Suite("pytest-mongodb==2.4.0", "tests", ("mongomock",)),
     "requests-cache": Suite(
         "requests-cache[mongodb]==1.3.3",
         "tests/integration/test_mongodb.py",
@@ -209,6 +210,11 @@ SUITES = {
             "responses",
         ),
         variables={"USE_PYTEST_HTTPBIN": "true"},
+    ),
+    "suitcase-mongo": Suite(
+        "suitcase-mongo==0.7.0",
+        "suitcase/mongo_normalized/tests",
+        ("bluesky", "mongomock", "ophyd", "suitcase-utils"),
     ),
     "txmongo": Suite("txmongo==26.0.0", "tests/basic", ("pyopenssl", "service-identity", "mock")),
     "umongo": Suite("umongo==4.0.0", "tests", ("motor==3.7.1", "mongomock==4.3.0")),
