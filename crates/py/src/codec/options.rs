@@ -85,6 +85,7 @@ struct Cache {
 
 static CACHE: GilCell<Cache> = GilCell::new(Cache { entries: Vec::new(), next: 0 });
 static DEFAULT: PyOnceLock<Py<Codec>> = PyOnceLock::new();
+static OF_ERRORS: PyOnceLock<Py<Codec>> = PyOnceLock::new();
 
 impl Codec {
     /// Whether documents are decoded as raw documents.
@@ -132,6 +133,18 @@ impl Codec {
     pub fn default_for(py: Python<'_>) -> PyResult<&Py<Self>> {
         DEFAULT.get_or_try_init(py, || {
             Self::from_options(&py.import("mangonel.bson.codec_options")?.getattr("DEFAULT_CODEC_OPTIONS")?)
+        })
+    }
+
+    /// The codec of replies that report an error: a text or a date in them that Python cannot hold must not hide it.
+    #[cold]
+    pub fn for_errors(py: Python<'_>) -> PyResult<&Py<Self>> {
+        OF_ERRORS.get_or_try_init(py, || {
+            let forgiving = PyDict::new(py);
+            forgiving.set_item("unicode_decode_error_handler", "replace")?;
+            forgiving.set_item("datetime_conversion", 4)?;
+            let default = Self::default_for(py)?.get().options.bind(py);
+            Self::from_options(&default.call_method("_replace", (), Some(&forgiving))?)
         })
     }
 

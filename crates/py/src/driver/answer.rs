@@ -126,7 +126,7 @@ impl Exchange {
         let error = if *failure == Failure::Command {
             match self
                 .body(py)
-                .and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::default_for(py)?.get()))
+                .and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::for_errors(py)?.get()))
             {
                 Ok(reply) => self
                     .not_confirmed(py, &reply)
@@ -253,9 +253,9 @@ impl Exchange {
         if is_checked { self.check_writes(py).err() } else { None }
     }
 
-    /// Returns a write's reply without the keys of GOSSIP.
+    /// Returns the reply to a refused write without the keys of GOSSIP.
     pub(super) fn write(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
-        codec::decode_document(py, &without(py, body, GOSSIP)?, Codec::default_for(py)?.get())
+        codec::decode_document(py, &without(py, body, GOSSIP)?, Codec::for_errors(py)?.get())
     }
 
     pub(crate) fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {

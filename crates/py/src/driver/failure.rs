@@ -130,7 +130,7 @@ fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) 
     let make = || {
         let details = match reply {
             [] => py.None(),
-            reply => codec::decode_document(py, reply, Codec::default_for(py)?.get())?,
+            reply => codec::decode_document(py, reply, Codec::for_errors(py)?.get())?,
         };
         ERRORS.get(py, "OperationFailure")?.call1((message, code, details))
     };

@@ -46,11 +46,15 @@ class WritingSource(CommandSource):
 
 
 def write_codec(options: CodecOptions[Any]) -> _core.Codec:
-    """Return the codec for writes: replies become dicts, and invalid UTF-8 in an error message is tolerated."""
+    """Return the codec for writes: replies become dicts, and values in them that Python cannot hold are tolerated."""
     known = _codecs.get(id(options))
     if known is not None:
         return known[1]
-    codec = _core.Codec(options._replace(document_class=dict, unicode_decode_error_handler="replace"))
+    tolerant: dict[str, Any] = {"document_class": dict, "unicode_decode_error_handler": "replace"}
+    # PyMongo's options lack the number.
+    if getattr(options, "_datetime_conversion", None) == 1:
+        tolerant["datetime_conversion"] = 4
+    codec = _core.Codec(options._replace(**tolerant))
     if len(_codecs) >= _MOST_CODECS:
         _codecs.clear()
     _codecs[id(options)] = (options, codec)
