@@ -17,6 +17,9 @@ use super::{datetime, object_id, objects, text};
 const ATOMIC: u32 =
     1 << 0x01 | 1 << 0x02 | 1 << 0x06 | 1 << 0x07 | 1 << 0x08 | 1 << 0x0A | 1 << 0x10 | 1 << 0x12;
 
+/// Both names of a DBRef.
+const HAS_DBREF: u8 = HAS_REF | HAS_ID;
+
 /// The shortest document: a length and a NUL.
 const SHORTEST: usize = 5;
 
@@ -38,8 +41,10 @@ pub(crate) struct Decoder<'a, 'py> {
     context: *mut Node,
     _walk: Walk,
     pub(crate) object_id: *mut ffi::PyTypeObject,
-    /// Element types whose values the garbage collector never tracks.
+    /// Element types whose values need no look at whether the garbage collector tracks them.
     atomic: u32,
+    /// Whether documents are dicts, which no type decoder converts.
+    makes_dicts: bool,
     /// Whether dates and Int64 may be made without their constructors.
     makes_dates: bool,
     makes_ints: bool,
@@ -49,6 +54,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
     pub(crate) fn new(py: Python<'py>, codec: &'a Codec, data: &'a [u8]) -> Self {
         let (walk, root) = Walk::start(py);
         let are_known = objects::is_on();
+        let are_converted = codec.decoders.is_some();
+        let makes_dicts = !are_converted && matches!(codec.document_class, DocumentClass::Dict);
         let are_plain = matches!(codec.dates, DatetimeConversion::Datetime | DatetimeConversion::Clamp);
         Self {
             py,
@@ -62,8 +69,12 @@ impl<'a, 'py> Decoder<'a, 'py> {
             context: root,
             _walk: walk,
             object_id: object_id::class_ptr(py),
-            // A type decoder may return anything.
-            atomic: if codec.decoders.is_some() { 0 } else { ATOMIC | u32::from(are_plain) << 0x09 },
+            // A type decoder may return anything. `dict` itself treats dicts as what they are.
+            atomic: match are_converted {
+                true => 0,
+                false => ATOMIC | u32::from(are_plain) << 0x09 | u32::from(makes_dicts) << 0x03,
+            },
+            makes_dicts,
             makes_dates: are_known,
             makes_ints: are_known && codec.types.int64_is_plain,
         }
@@ -91,20 +102,29 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Decodes the fields of the document that fills the buffer into a dict, regardless of the document class.
     pub(crate) fn fields(&mut self) -> Made<'py> {
-        let end = self.open(self.data.len())?;
-        let (made, _) = self.dict(end)?;
-        self.close();
+        let (made, _) = self.dict(self.data.len())?;
         self.finish(made)
     }
 
     /// Decodes the document at the position, which ends before `limit`, as the document class.
     pub(crate) fn next(&mut self, limit: usize) -> Made<'py> {
+        Ok(self.document(limit)?.0)
+    }
+
+    /// As `next`, with the flags of the document's names.
+    #[inline(always)]
+    fn document(&mut self, limit: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
         let start = self.position;
-        let end = self.open(limit)?;
         let made = match &self.codec.document_class {
-            DocumentClass::Dict => self.dict(end)?.0,
-            DocumentClass::Mapping(class) => self.mapping(class, end)?.0,
-            DocumentClass::Raw(class) => self.raw(class, start, end)?,
+            DocumentClass::Dict => return self.dict(limit),
+            DocumentClass::Mapping(class) => {
+                let end = self.open(limit)?;
+                self.mapping(class, end)?
+            }
+            DocumentClass::Raw(class) => {
+                let end = self.open(limit)?;
+                (self.raw(class, start, end)?, 0)
+            }
         };
         self.close();
         Ok(made)
@@ -113,18 +133,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
     /// An embedded document: as above, but one with `$ref` and `$id` is a DBRef.
     #[inline(never)]
     pub(crate) fn embedded(&mut self, limit: usize) -> Made<'py> {
-        let start = self.position;
-        let end = self.open(limit)?;
-        let (made, marks) = match &self.codec.document_class {
-            DocumentClass::Dict => self.dict(end)?,
-            DocumentClass::Mapping(class) => self.mapping(class, end)?,
-            DocumentClass::Raw(class) => (self.raw(class, start, end)?, 0),
-        };
-        self.close();
-        if marks == HAS_REF | HAS_ID {
-            return self.dbref(made);
-        }
-        Ok(made)
+        let (made, marks) = self.document(limit)?;
+        if marks == HAS_DBREF { self.dbref(made) } else { Ok(made) }
     }
 
     /// Checks the length at the position and steps into the document; returns where its final NUL is.
@@ -165,8 +175,10 @@ impl<'a, 'py> Decoder<'a, 'py> {
         (self.position, self.depth) = mark;
     }
 
-    /// The fields up to `end` as a dict, and the flags of its names.
-    fn dict(&mut self, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
+    /// The document at the position, which ends before `limit`, as a dict, and the flags of its names.
+    #[inline(never)]
+    fn dict(&mut self, limit: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
+        let end = self.open(limit)?;
         let base = self.values.height();
         let context = self.context;
         let mut node = self.root;
@@ -217,7 +229,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
             // `_walk` keeps.
             guess = unsafe { Node::next(node) };
             self.context = node;
-            let made = self.plain_value(kind, end);
+            let made = match kind {
+                // Here without a call, since most values are text or documents.
+                0x02 => self.string_inlined(end),
+                0x03 if self.makes_dicts => {
+                    is_container = true;
+                    match self.dict(end) {
+                        Ok((made, HAS_DBREF)) => self.dbref(made),
+                        Ok((made, _)) => Ok(made),
+                        Err(fault) => Err(fault),
+                    }
+                }
+                _ => self.plain_value(kind, end),
+            };
             // With type decoders no type is atomic, so this check covers them too.
             let made = if kind >= 32 || self.atomic >> kind & 1 == 0 {
                 self.beyond_atomic(made, &mut is_container)
@@ -236,7 +260,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
         // above `base` there are as many values as names that lead to it.
         unsafe {
             let marks = (*node).marks;
-            Ok((self.values.dict(node, base, is_container)?, marks))
+            let made = self.values.dict(node, base, is_container)?;
+            self.close();
+            Ok((made, marks))
         }
     }
 
@@ -266,6 +292,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let (key, value) = self.field(end, &mut marks)?;
             make::set_item(&dict, &key, &value)?;
         }
+        self.close();
         Ok((dict, marks))
     }
 
@@ -417,9 +444,15 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     pub(crate) fn string(&mut self, end: usize) -> Made<'py> {
+        self.string_inlined(end)
+    }
+
+    #[inline(always)]
+    fn string_inlined(&mut self, end: usize) -> Made<'py> {
         let at = self.position;
         let bytes = self.string_bytes(end)?;
-        self.text(bytes, at)
+        let made = text::decode_inlined(self.py, bytes, self.codec.unicode_errors.as_deref());
+        made.map_err(|fault| self.invalid_value(fault, at))
     }
 
     /// Returns the string of these bytes; `at` is their offset.

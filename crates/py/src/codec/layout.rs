@@ -174,7 +174,7 @@ pub(super) unsafe fn open_unchecked(dict: *mut ffi::PyObject, fields: usize) -> 
 ///
 /// # Safety
 /// There must be as many owned values as keys.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn dict(
     table: &Table,
     values: &[*mut ffi::PyObject],
@@ -216,7 +216,7 @@ pub(super) unsafe fn dict(
 ///
 /// # Safety
 /// The interpreter's lock must be held, and the table have room for this many entries.
-#[inline(always)]
+#[inline(never)]
 unsafe fn large_keys(table: &Table, entries: usize) -> *mut Keys {
     // SAFETY: the memory is of the size that the head and `room` entries have; no more of it is written.
     unsafe {

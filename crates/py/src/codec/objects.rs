@@ -209,7 +209,14 @@ pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
             (*object).wide = std::ptr::null_mut();
         }
         let data = object.add(1).cast::<u8>();
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+        match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+            // Two words, which may overlap, rather than a call.
+            (Some(first), Some(last)) if bytes.len() <= 16 => {
+                data.cast::<[u8; 8]>().write(*first);
+                data.add(bytes.len() - 8).cast::<[u8; 8]>().write(*last);
+            }
+            _ => std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len()),
+        }
         data.add(bytes.len()).write(0);
         object.cast()
     }

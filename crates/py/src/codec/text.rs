@@ -33,8 +33,13 @@ pub(crate) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
 }
 
 /// Creates a string of any bytes.
-#[inline]
 pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) -> Made<'py> {
+    decode_inlined(py, bytes, errors)
+}
+
+/// As `decode`, for the place where most strings come from.
+#[inline(always)]
+pub(super) fn decode_inlined<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) -> Made<'py> {
     // SAFETY: `py` shows that the GIL is held. `ascii` gets ASCII; the decoder gets the bytes' own length, and the name of
     // an error handler that ends in NUL or none. Both give a new reference or null with the error set.
     unsafe {

@@ -144,7 +144,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(value)
     }
 
-    #[inline]
+    #[inline(never)]
     fn string(&mut self) -> Found<Text<'a>> {
         self.scan.string().ok_or(Stop::Unusual)
     }
