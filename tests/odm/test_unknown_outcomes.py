@@ -24,6 +24,7 @@ from mangonel.odm import (
     Connection,
     Document,
     Embedded,
+    Ref,
     StaleDocument,
     Version,
     connect,
@@ -95,6 +96,8 @@ def again(face: Any, document: Any, way: str) -> None:
     """Save once more."""
     if way == "save":
         face.save(document)
+    elif way in ("insert", "replace"):
+        face.call(document, way)
     else:
         face.call(type(document), way, [document])
 
@@ -269,9 +272,9 @@ def fail(server: Server, db: Connection) -> Iterator[Callable[..., None]]:
     """Make the server's next command of this name fail."""
     admin = db.client.admin
 
-    def switch(name: str, **how: Any) -> None:
-        fail_data = {"failCommands": [name], **how}
-        admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=fail_data)
+    def switch(*names: str, times: int = 1, **how: Any) -> None:
+        fail_data = {"failCommands": names, **how}
+        admin.command("configureFailPoint", "failCommand", mode={"times": times}, data=fail_data)
 
     yield switch
     admin.command("configureFailPoint", "failCommand", mode="off")
@@ -312,6 +315,59 @@ def test_an_insert_whose_write_concern_failed_is_new_still(
             again(face, document, way)
         assert document.is_new
     assert raw.count_documents({}) == 1
+
+
+class Target(Document):
+    __collection__ = "unknown_targets"
+
+
+class Referrer(Document):
+    __collection__ = "unknown_referrers"
+    target: Ref[Target] | None = field(default=None, on_delete="deny")
+
+
+def gone_target(db: Connection, face: Any) -> Target:
+    """Return a document that another program has deleted."""
+    target = Target()
+    face.save(target)
+    db.client[db.name]["unknown_targets"].delete_one({"_id": target.id})
+    return target
+
+
+# 100: the write concern of what undoes the write fails too.
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("way", ["save", "insert", "save_all", "insert_many"])
+def test_an_insert_whose_write_concern_failed_looks_for_its_targets(
+    way: str, times: int, fail: Callable[..., None], db: Connection, face: Any
+) -> None:
+    document = Referrer(target=gone_target(db, face))
+    fail("insert", "update", "delete", times=times, writeConcernError=UNCONFIRMED)
+    with pytest.raises((WriteConcernError, BulkWriteError)) as caught:
+        again(face, document, way)
+    assert document.is_new
+    assert list(db.client[db.name]["unknown_referrers"].find()) == []
+    if times == 1 and way in ("save", "insert"):
+        assert "no Target has the _id" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("times", [1, 100])
+@pytest.mark.parametrize("way", ["save", "save_all", "replace"])
+@pytest.mark.parametrize("was_deleted", [False, True])
+def test_a_save_whose_write_concern_failed_looks_for_its_targets(
+    way: str, times: int, was_deleted: bool, fail: Callable[..., None], db: Connection, face: Any
+) -> None:
+    former = Target()
+    face.save(former)
+    document = Referrer(target=former)
+    face.save(document)
+    if was_deleted:
+        db.client[db.name]["unknown_targets"].delete_one({"_id": former.id})
+    document.target = gone_target(db, face)  # type: ignore[assignment]  # a reference takes its document
+    fail("insert", "update", "delete", times=times, writeConcernError=UNCONFIRMED)
+    with pytest.raises((WriteConcernError, BulkWriteError)):
+        again(face, document, way)
+    (stored,) = db.client[db.name]["unknown_referrers"].find()
+    assert stored["target"] == (None if was_deleted else former.id)
 
 
 @MODELS

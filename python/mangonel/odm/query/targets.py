@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import bson
+from mangonel.errors import WriteConcernError
 from mangonel.odm.errors import DanglingReference, UnsupportedOption
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.model.belongs_to import held
@@ -267,11 +268,12 @@ async def put_back_flow(
 
     Raises:
         DanglingReference: it cannot be None: the document refers to nothing until the program changes it.
+        WriteConcernError: they are stored again, but perhaps not for good.
     """
     fields = {field.key: field for field in denying(model)}
     keys = [key for key in (*fields, *_marks(model)) if now.get(key) != before.get(key)]
     changed = {key: before.get(key) for key in keys}
-    await _change_flow(place, now["_id"], {key: now.get(key) for key in keys}, changed, keywords)
+    failed = await _change_flow(place, now["_id"], {key: now.get(key) for key in keys}, changed, keywords)
     wanted = [
         (fields[key], ids_in(value)) for key, value in changed.items() if key in fields and value is not None
     ]
@@ -285,13 +287,21 @@ async def put_back_flow(
             rest = None
         else:
             raise dangling(model, now["_id"], missing, "its former target is gone too, and it cannot be None")
-        await _change_flow(place, now["_id"], {key: changed[key]}, {key: rest}, keywords)
+        failed = await _change_flow(place, now["_id"], {key: changed[key]}, {key: rest}, keywords) or failed
         changed[key] = rest
+    if failed is not None:
+        raise failed
     return changed
 
 
 async def _change_flow(
     place: Any, id: Any, now: dict[str, Any], values: dict[str, Any], keywords: dict[str, Any]
-) -> None:
+) -> WriteConcernError | None:
     if values:
-        await place.port.call(place.collection.update_one, {"_id": id, **now}, {"$set": values}, **keywords)
+        try:
+            await place.port.call(
+                place.collection.update_one, {"_id": id, **now}, {"$set": values}, **keywords
+            )
+        except WriteConcernError as error:
+            return error
+    return None

@@ -9,7 +9,7 @@ from mangonel._shared.sessions.session import bound_session
 from mangonel._shared.settings import BOUND
 from mangonel.bson import decode
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.errors import BulkWriteError, PyMongoError
+from mangonel.errors import BulkWriteError, PyMongoError, WriteConcernError
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import settled, storing
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
@@ -303,7 +303,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
         if gone and write.kept is not None and write.is_stored is not False:
             try:
                 await set_back_flow(write.document, place, write.kept, gone)
-            except DanglingReference as found:
+            except (DanglingReference, WriteConcernError) as found:
                 left = left or found
     if error is not None:
         raise _name(error, writes)
@@ -378,7 +378,7 @@ async def _missing_flow(writes: list[_Write], place: Place) -> dict[str, list[An
 
 async def _keep_flow(
     writes: list[_Write], place: Place, missing: dict[str, list[Any]]
-) -> DanglingReference | None:
+) -> PyMongoError | None:
     """Delete inserted documents again if their references lead to nothing; return an error."""
     wrong = [
         write
@@ -387,12 +387,16 @@ async def _keep_flow(
     ]
     if not wrong:
         return None
+    failed: WriteConcernError | None = None
     for write in wrong:
         write.is_stored = False
-        await place.port.call(place.collection.delete_one, id_filter(write.document), **place.session)
+        try:
+            await place.port.call(place.collection.delete_one, id_filter(write.document), **place.session)
+        except WriteConcernError as error:
+            failed = error
     first = wrong[0].document
     gone = wrong[0].gone(missing)
-    return dangling(first.__class__, first.id, gone, f"{len(wrong)} documents were deleted again")
+    return failed or dangling(first.__class__, first.id, gone, f"{len(wrong)} documents were deleted again")
 
 
 async def _end_flow(

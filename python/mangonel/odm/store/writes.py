@@ -30,7 +30,13 @@ from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, default_place, place_of
 from mangonel.odm.connections.touched import Former, check_free, renewed, settled, storing, touch, under_way
 from mangonel.odm.encryption.saving import is_queryable, key_filter, whole_lists
-from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
+from mangonel.odm.errors import (
+    DanglingReference,
+    DeleteDenied,
+    DocumentNotFound,
+    ParallelSaveError,
+    StaleDocument,
+)
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options, raw_collection
@@ -112,6 +118,8 @@ async def insert_flow(
     except BaseException as error:
         # Whether it was stored or not, the server refuses a second insert of the same id.
         _core.odm_settle(document, False, lost_write(error))
+        if wanted and isinstance(error, WriteConcernError):
+            await look_flow(error, _keep_inserted_flow, document, place, wanted)
         raise
     if wanted or operation is None:
         _core.odm_stored(document, data, place.connection)
@@ -168,6 +176,14 @@ async def _keep_inserted_flow(document: Any, place: Place, wanted: list[Any]) ->
         raise dangling(document.__class__, document.id, missing, "it was deleted again")
 
 
+async def look_flow(error: WriteConcernError, act_flow: Any, *arguments: Any) -> None:
+    """Look for targets after a write whose write concern failed, since it may stay stored; note the result."""
+    try:
+        await act_flow(*arguments)
+    except (DanglingReference, WriteConcernError) as found:
+        error.add_note(str(found))
+
+
 async def missing_targets_flow(place: Place, wanted: list[Any]) -> dict[str, list[Any]]:
     """Return the ids of references without a document, by key."""
     return await missing_flow(wanted, place.connection, place.port.is_async, place.session.get("session"))
@@ -200,6 +216,7 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
+    kept = None
     try:
         kept = None if is_simple else kept_of(document, place)
         matched, modified = await _send_flow(document, place, where)
@@ -207,6 +224,10 @@ async def save_flow(
             return document
         if not modified and not (matched and not _core.odm_flags(document) & MODIFIES):
             await _mend_flow(document, place, where)
+    except WriteConcernError as error:
+        if kept is not None:
+            await look_flow(error, keep_flow, document, place, kept)
+        raise
     finally:
         if under_way:
             settled(document, place.session.get("session"))
@@ -514,6 +535,8 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         give_back(document, error)
         if former is not None:
             former.put_back()
+        if kept is not None and not is_new and isinstance(error, WriteConcernError):
+            await look_flow(error, keep_flow, document, place, kept)
         raise
     _core.odm_stored(document, data, place.connection)
     settled(document, place.session.get("session"))
