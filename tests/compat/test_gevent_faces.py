@@ -22,6 +22,7 @@ BLOCKING = "(reference or fused or blocking) and not asyncio and not uvloop"
 FILES = {
     "faces": "direct_connections large load_balancer outages pool pool_upkeep server_selector srv",
     "floor": "every_step",
+    "gridfs": "lost_inserts",
     "tls": "connections failures",
 }
 

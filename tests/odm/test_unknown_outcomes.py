@@ -362,7 +362,7 @@ def test_a_save_whose_write_concern_failed_looks_for_its_targets(
     face.save(document)
     if was_deleted:
         db.client[db.name]["unknown_targets"].delete_one({"_id": former.id})
-    document.target = gone_target(db, face)  # type: ignore[assignment]  # a reference takes its document
+    document.target = gone_target(db, face)
     fail("insert", "update", "delete", times=times, writeConcernError=UNCONFIRMED)
     with pytest.raises((WriteConcernError, BulkWriteError)):
         again(face, document, way)

@@ -43,7 +43,7 @@ class MessageProxy:
         self._target = ("127.0.0.1", port)
         self._lock = threading.Lock()
         self._kind, self._at = "", 0
-        self._held_name, self._left = "", 0
+        self._held_name, self._left, self._skipped = "", 0, 0
         self.held: list[bytes] = []
         self.commands: list[str] = []
         self.broken: str | None = None
@@ -58,10 +58,10 @@ class MessageProxy:
             self._kind, self._at = kind, at
             self.commands, self.broken = [], None
 
-    def hold(self, name: str, count: int = 1) -> None:
-        """Keep the next commands of this name in `held`, and their connections open."""
+    def hold(self, name: str, count: int = 1, *, skip: int = 0) -> None:
+        """Keep the next commands of this name, after the first `skip`, in `held`, and their connections open."""
         with self._lock:
-            self._held_name, self._left = name, count
+            self._held_name, self._left, self._skipped = name, count, skip
             self.held = []
 
     def deliver(self, message: bytes) -> dict[str, Any]:
@@ -80,7 +80,10 @@ class MessageProxy:
         if request.name in UNCOUNTED:
             return ""
         with self._lock:
-            if self._left and request.name == self._held_name:
+            is_held = self._left and request.name == self._held_name
+            if is_held and self._skipped:
+                self._skipped -= 1
+            elif is_held:
                 self._left -= 1
                 self.held.append(request.raw)
                 return "held"

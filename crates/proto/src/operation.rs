@@ -1,5 +1,6 @@
 //! One command as its caller requested it: encoded once, before a connection is taken, because encoding runs user code.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mangonel_bson::writer;
@@ -9,7 +10,7 @@ use crate::events::ReplyShape;
 use crate::ids::{LinkId, SessionId};
 use crate::message::{Command, Replies};
 use crate::read_preference::ReadPreference;
-use crate::session::ServerSession;
+use crate::session::{LostWrite, ServerSession};
 use crate::topology::Address;
 
 /// The effect of a command on the server, which decides on which servers it may run and whether it may be sent twice.
@@ -101,6 +102,9 @@ pub struct Operation {
     pub group: Option<i64>,
     /// How listeners see its reply.
     pub reply_shape: ReplyShape,
+    /// Set when an attempt stays without an answer, for an owner that cannot catch the error where it is raised. The
+    /// number is 0 if the attempt had none.
+    pub loss: Option<Arc<OnceLock<LostWrite>>>,
 }
 
 impl Operation {
@@ -123,6 +127,7 @@ impl Operation {
             is_traced: false,
             group: None,
             reply_shape: ReplyShape::Document,
+            loss: None,
         }
     }
 

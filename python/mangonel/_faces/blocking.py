@@ -255,17 +255,21 @@ class BlockingPort(BlockingLoop):
     def start(self, operation: _core.Operation, connects: bool = False) -> _core.Exchange:
         exchange = begin_ahead(self._core, operation, self._shard)
         try:
-            while connects and ((step := exchange.step) == CONNECT or exchange.is_handshake):
-                if step == WRITE or step == READ:
-                    self._talk(exchange)
-                    if (link := exchange.link) is not None and (transport := link.transport) is not None:
-                        # Without a time limit the core's receive waits in one call.
-                        _limit(transport.sock, None)
-                else:
-                    self._prepare(exchange, step)
+            self._send_ahead(exchange, connects)
         except BaseException:
             exchange.close()
             raise
+        return exchange
+
+    def _send_ahead(self, exchange: _core.Exchange, connects: bool) -> None:
+        while connects and ((step := exchange.step) == CONNECT or exchange.is_handshake):
+            if step == WRITE or step == READ:
+                self._talk(exchange)
+                if (link := exchange.link) is not None and (transport := link.transport) is not None:
+                    # Without a time limit the core's receive waits in one call.
+                    _limit(transport.sock, None)
+            else:
+                self._prepare(exchange, step)
         # Nothing drives the exchange until `finish`, so it must not block exchanges that wait for a connection.
         exchange.step_aside()
         # Only a message that can be sent without waiting goes ahead; `finish` does the rest.
@@ -277,7 +281,7 @@ class BlockingPort(BlockingLoop):
                     _limit(sock, sock.gettimeout())
                     sock.sendall(exchange)
                     exchange.handle_sent()
-                    return exchange
+                    return
                 sent = _core.send_some(exchange, 0)
                 if sent:
                     if sent < len(exchange):
@@ -287,7 +291,6 @@ class BlockingPort(BlockingLoop):
                     exchange.handle_sent()
             except OSError as error:
                 exchange.handle_network_error(error)
-        return exchange
 
     async def finish(self, started: _core.Exchange) -> Any:
         started.resume()

@@ -174,7 +174,7 @@ class ForeignSender:
         self._kept.append(chunk["_id"])
         del self._rest[:size]
 
-    async def discard_flow(self, file: Mapping[str, Any] | None = None) -> None:
+    async def discard_flow(self) -> None:
         """Remove the chunks stored so far. The file's document is never stored before they are complete."""
         for kept in self._kept:
             self._chunks.delete_one({"_id": kept}, session=self._session)

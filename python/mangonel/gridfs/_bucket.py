@@ -170,8 +170,8 @@ class _GridFSBucket(OfThisProcess):
 
         Args:
             file_id: its `_id`.
-            filename, source, chunk_size_bytes, metadata, session: as for `upload_from_stream`.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            filename, source, chunk_size_bytes, metadata, session, timeout_ms: as for
+                `upload_from_stream`.
 
         Raises:
             FileExists: the `_id` belongs to another file, which is unchanged.
@@ -239,8 +239,7 @@ class _GridFSBucket(OfThisProcess):
         Args:
             filename: its name.
             revision: 0 is the first upload, 1 the second; -1 is the last, -2 the one before.
-            session: run inside this session.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            session, timeout_ms: as for `open_download_stream`.
 
         Raises:
             NoFile: no file has this name, or it has too few revisions.
@@ -272,7 +271,7 @@ class _GridFSBucket(OfThisProcess):
             file_id: its `_id`.
             connections: the most connections to use; each reads a part of the file of at least a few megabytes.
             session: run inside this session, over one connection.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            timeout_ms: as for `open_download_stream`.
 
         Raises:
             NoFile: no file has this `_id`.
@@ -303,8 +302,7 @@ class _GridFSBucket(OfThisProcess):
         Args:
             file_id: its `_id`.
             destination: an object with `write`; on the asyncio face, `write` may be a coroutine function.
-            session: run inside this session.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            session, timeout_ms: as for `open_download_stream`.
 
         Raises:
             NoFile: no file has this `_id`.
@@ -332,8 +330,7 @@ class _GridFSBucket(OfThisProcess):
 
         Args:
             filename, revision: as for `open_download_stream_by_name`.
-            destination, session: as for `download_to_stream`.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            destination, session, timeout_ms: as for `download_to_stream`.
 
         Raises:
             NoFile: no file has this name, or it has too few revisions.
@@ -401,8 +398,7 @@ class _GridFSBucket(OfThisProcess):
 
         Args:
             filename: the current name.
-            session: run inside this session.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            session, timeout_ms: as for `delete`.
 
         Raises:
             NoFile: no file has this name.
@@ -440,8 +436,7 @@ class _GridFSBucket(OfThisProcess):
         Args:
             file_id: its `_id`.
             new_filename: the new name; other files may have it too.
-            session: run inside this session.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            session, timeout_ms: as for `delete`.
 
         Raises:
             NoFile: no file has this `_id`.
@@ -465,8 +460,7 @@ class _GridFSBucket(OfThisProcess):
         Args:
             filename: the current name.
             new_filename: the new name.
-            session: run inside this session.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            session, timeout_ms: as for `delete`.
 
         Raises:
             NoFile: no file has this name.

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 from mangonel._arguments import expect, told_by_public_name
 from mangonel._light import Any, Iterable
 from mangonel._shared.face_result import FaceResult
 from mangonel.bson.objectid import ObjectId
-from mangonel.errors import ConfigurationError, DuplicateKeyError, InvalidOperation, PyMongoError
+from mangonel.errors import ConfigurationError, InvalidOperation, PyMongoError
 from mangonel.gridfs._in_use import OneAtATime
 from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_root, warn_deprecated, without_custom_types
-from mangonel.gridfs._upload import ChunkSender, file_exists
+from mangonel.gridfs._upload import ChunkSender
 from mangonel.read_preferences import ReadPreference
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Mapping
     from typing import NoReturn
 
     from mangonel._shared.collection.collection import _Collection
@@ -217,7 +214,7 @@ class _GridIn(OneAtATime):
             ValueError: the file is closed.
             TypeError: `data` has another type. Nothing was written.
             FileExists: the id belongs to another file. The upload is aborted.
-            PyMongoError: chunks could not be stored. The upload is aborted and its chunks are removed.
+            PyMongoError: chunks could not be stored. The upload is aborted and its chunks are removed, as by `close`.
 
         Example:
             >>> target.write(b"hello")
@@ -266,7 +263,7 @@ class _GridIn(OneAtATime):
             if isinstance(error, PyMongoError):
                 # `close` must raise the error too, for callers that check only `close`.
                 self._failure = error
-            await self._give_up_flow()
+            await self._give_up_flow(error)
             raise
 
     def _bytes_of(self, data: Any) -> Any:
@@ -302,7 +299,9 @@ class _GridIn(OneAtATime):
 
         Raises:
             FileExists: the id belongs to another file. The upload is aborted.
-            PyMongoError: this call or an earlier `write` failed. The upload is aborted and its chunks are removed.
+            PyMongoError: this call or an earlier `write` failed. The upload is aborted and its chunks are removed. A
+                note tells if parts may be left or arrive later: a standalone cannot refuse a late insert. Chunks stay
+                if the file's document may still arrive.
 
         Example:
             >>> target.close()
@@ -320,31 +319,19 @@ class _GridIn(OneAtATime):
 
         from mangonel.bson.int64 import Int64
 
-        started, may_be_stored = None, False
         try:
             await self._sender.finish_flow()
             self._file["length"] = Int64(self._sender.length)
             self._file["uploadDate"] = datetime.datetime.now(tz=datetime.UTC)
-            # Set before sending: Ctrl-C may arrive after the insert was sent and before `started` is assigned.
-            may_be_stored = True
-            started = self._port.start(self._files._insert_checked(self._file, self._session), connects=True)
-            await self._port.outlast(started)
-        except DuplicateKeyError as error:
-            await self._give_up_flow()
-            raise file_exists(self._id) from error
+            await self._sender.store_flow(self._files, self._file)
+            if self._closed:
+                raise _aborted()
         except GeneratorExit:
             self._lose()
             raise
-        except BaseException:
-            if started is not None:
-                # A cancelled insert continues and would store a file whose chunks are gone, so this waits for its end.
-                with suppress(PyMongoError):
-                    await self._port.outlast(started)
-            await self._give_up_flow(self._file if may_be_stored else None)
+        except BaseException as error:
+            await self._give_up_flow(error)
             raise
-        if self._closed:
-            await self._give_up_flow(self._file)
-            raise _aborted()
         self._is_stored = True
         self._closed = True
 
@@ -355,7 +342,7 @@ class _GridIn(OneAtATime):
         ValueError.
 
         Raises:
-            PyMongoError: the closed file could not be removed.
+            PyMongoError: the closed file or chunks could not be removed, or may still arrive.
 
         Example:
             >>> target.abort()
@@ -372,16 +359,23 @@ class _GridIn(OneAtATime):
             lambda: self._sender._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
         )
 
-    async def _leave_flow(self) -> None:
+    async def _leave_flow(self, error: BaseException | None = None) -> None:
         if self._is_in_use or self._is_parents():
             # The running call, or the parent, knows what it has sent, and cleans up.
             self._closed = True
         elif not self._closed:
-            await self._give_up_flow()
+            await self._give_up_flow(error)
 
-    async def _give_up_flow(self, file: Mapping[str, Any] | None = None) -> None:
+    async def _give_up_flow(self, error: BaseException | None = None) -> None:
         self._closed = True
-        await self._sender.discard_flow(file)
+        left = await self._sender.discard_flow()
+        if left is not None:
+            (error or left).add_note(
+                f"the server may keep or still store parts of the GridFS file {self._id!r}; delete() removes them, "
+                "unless another file has this _id"
+            )
+            if error is None:
+                raise left
 
     # Methods of file objects.
 

@@ -91,7 +91,7 @@ class BlockingWriting:
         if kind is None:
             self.close()
         else:
-            self._port.flow(self._leave_flow())
+            self._port.flow(self._leave_flow(*exc_info[:1]))
 
 
 class AsyncWriting:
@@ -108,7 +108,7 @@ class AsyncWriting:
         if kind is None:
             await self.close()
         else:
-            await self._leave_flow()
+            await self._leave_flow(*exc_info[:1])
 
 
 class BlockingFiles(BlockingIteration[Any]):

@@ -7,14 +7,15 @@ Spec: gridfs (file upload, indexes).
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 
 from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, READ_ANSWER, READ_FIRST
+from mangonel._faces.deadline import anew
 from mangonel._light import Any
+from mangonel._shared.overtaking import overtake_flow
 from mangonel._shared.settings import concern_in, session_handle, session_of
-from mangonel.errors import DUPLICATE_KEY_CODES, OperationFailure, PyMongoError
-from mangonel.gridfs._names import is_in_transaction
+from mangonel.errors import DUPLICATE_KEY_CODES, AutoReconnect, OperationFailure, PyMongoError
+from mangonel.gridfs._names import equal_to, is_in_transaction
 from mangonel.gridfs._opening import is_far
 from mangonel.gridfs.errors import FileExists
 from mangonel.read_preferences import ReadPreference
@@ -69,7 +70,11 @@ class ChunkSender:
         self._chunk_size = chunk_size
         # A session runs one command at a time.
         self._most = IN_FLIGHT if session is None else 1
-        self._started: deque[Any] = deque()
+        # The inserts in flight: collection, operation and what was started. Those without an answer may still arrive.
+        self._started: deque[list[Any]] = deque()
+        self._lost: list[tuple[Any, tuple[bytes, int]]] = []
+        # The file's document, once it may be stored.
+        self._file: Mapping[str, Any] | None = None
         self._has_indexes = False
         # The two requests that check whether the bucket is empty, if the first insert does not wait for them.
         self._asked: tuple[Any, Any] | None = None
@@ -117,32 +122,60 @@ class ChunkSender:
         while self._started:
             await self._settle_flow()
 
-    async def discard_flow(self, file: Mapping[str, Any] | None = None) -> None:
-        """Remove the chunks sent so far, after the last insert has ended. Errors are ignored.
+    async def store_flow(self, files: Any, file: Mapping[str, Any]) -> None:
+        """Store the file's document.
 
-        Args:
-            file: the file's document, which is removed first in case this upload stored it. None: it was not sent.
+        Raises:
+            FileExists: the id belongs to another file.
         """
+        # Set before sending: Ctrl-C may arrive as soon as the insert was sent.
+        self._file = file
+        self._start(files, files._insert_checked(file, self._session))
+        await self._settle_flow()
+
+    async def discard_flow(self) -> PyMongoError | None:
+        """Remove what was sent so far, after the last insert has ended; return why something may be left or arrive."""
         asked, self._asked = self._asked, None
         for request in asked or ():
             self._port.give_up(request)
-        while self._started:
-            with suppress(PyMongoError):
-                await self._port.outlast(self._started[0])
-            self._started.popleft()
-        if not self._has_sent:
-            return
-        try:
-            if file is not None:
-                files = self._root["files"]
-                # Another upload may have stored a file with this id.
-                own = {name: {"$eq": file[name]} for name in ("_id", "uploadDate", "length")}
-                await self._port.call(lambda: files.delete_one(own, session=self._session))
-            for filter in self._own_chunks():
-                await self._port.call(self._delete, filter)
-        except PyMongoError:
-            # The caller reports the error that led here.
-            return
+        # The upload's own time may be over.
+        with anew():
+            while self._started:
+                await self._settle_flow(is_result_needed=False)
+            if not self._has_sent:
+                return None
+            try:
+                late = await self._overtake_flow()
+                if self._file is not None:
+                    files = self._root["files"]
+                    # Another upload may have stored a file with this id.
+                    own = {name: equal_to(self._file[name]) for name in ("_id", "uploadDate", "length")}
+                    deleted = await self._port.call(lambda: files.delete_one(own, session=self._session))
+                    if files.name in late and not deleted.deleted_count:
+                        # Chunks without a file are better than a file without chunks.
+                        return late[files.name]
+                for filter in self._own_chunks():
+                    await self._port.call(self._delete, filter)
+            except PyMongoError as error:
+                # The end of a transaction decides.
+                return None if is_in_transaction(self._session) else error
+            return next(iter(late.values()), None)
+
+    async def _overtake_flow(self) -> dict[str, PyMongoError]:
+        """Have the server refuse lost inserts; return the collections into which it may still insert."""
+        late: dict[str, PyMongoError] = {}
+        # Selects the servers of either collection.
+        filter = {"_id": equal_to(self._file_id), "files_id": equal_to(self._file_id)}
+        for collection, lost in () if is_in_transaction(self._session) else self._lost:
+            try:
+                if not lost[1]:
+                    raise AutoReconnect(
+                        "an insert was not answered, and has no number by which it could be refused"
+                    )
+                await overtake_flow(collection, self._port, lost, filter, self._session)
+            except PyMongoError as error:
+                late[collection.name] = error
+        return late
 
     def _delete(self, filter: Mapping[str, Any]) -> Any:
         return self._chunks.delete_many(filter, session=self._session)
@@ -179,19 +212,40 @@ class ChunkSender:
             await self.finish_check_flow()
         while len(self._started) >= self._most:
             await self._settle_flow()
-        self._has_sent = True
-        self._started.append(self._port.start(operation, connects=True))
+        self._start(self._chunks, operation)
 
-    async def _settle_flow(self) -> None:
+    def _start(self, collection: Any, operation: _core.Operation) -> None:
+        operation.watch()
+        self._has_sent = True
+        insert = [collection, operation, None]
+        self._started.append(insert)
+        insert[2] = self._port.start(operation, connects=True)
+
+    async def _settle_flow(self, *, is_result_needed: bool = True) -> None:
         """Wait for the oldest insert and remove it from the queue, even if it failed."""
+        started = self._started[0][2]
         try:
-            await self._port.outlast(self._started[0])
-        except PyMongoError as error:
-            self._started.popleft()
-            if isinstance(error, OperationFailure) and error.code in DUPLICATE_KEY_CODES:
-                raise file_exists(self._file_id) from error
-            raise
-        self._started.popleft()
+            # None: interrupted in the call that sends it.
+            if started is not None:
+                await self._port.outlast(started)
+        except BaseException as error:
+            # A loop that is being closed cancels the insert itself.
+            is_cancelled = self._port.is_async and not (is_result_needed or self._port.may_wait(started))
+            if not (isinstance(error, PyMongoError) or is_cancelled):
+                raise
+            self._remove_failed()
+            if is_result_needed:
+                if isinstance(error, OperationFailure) and error.code in DUPLICATE_KEY_CODES:
+                    self._file = None
+                    raise file_exists(self._file_id) from error
+                raise
+        else:
+            self._started.popleft() if started is not None else self._remove_failed()
+
+    def _remove_failed(self) -> None:
+        collection, operation, _ = self._started.popleft()
+        if operation.lost:
+            self._lost.append((collection, operation.lost))
 
     # Indexes.
 

@@ -158,6 +158,13 @@ impl Exchange {
 
     /// Marks the session's state on the server as unknown.
     pub(super) fn spoil_session(&mut self, client: &mut Client) {
+        if let Some(loss) = &self.operation.loss {
+            let explicit = self.explicit.as_ref().and_then(|explicit| client.session(explicit.id));
+            let session = self.session.as_ref().or(explicit.and_then(|session| session.server()));
+            let numbered = session.filter(|_| self.attempts.has_transaction_number);
+            let write = numbered.map(|it| LostWrite { session: it.id, txn_number: it.txn_number });
+            loss.get_or_init(|| write.unwrap_or(LostWrite { session: [0; 16], txn_number: 0 }));
+        }
         if let Some(session) = &mut self.session {
             session.is_dirty = true;
             let (session, txn_number) = (session.id, session.txn_number);

@@ -1,5 +1,7 @@
 //! A command from Python, encoded: `_shared/operation.py` chooses the command and how to read its reply.
 
+use std::sync::{Arc, OnceLock};
+
 use mangonel_bson::RawDocument;
 use mangonel_entries::entries;
 use mangonel_proto::error::ProtocolError;
@@ -8,6 +10,7 @@ use mangonel_proto::ids::{LinkId, SessionId};
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, Operation as CoreOperation, SessionChoice};
 use mangonel_proto::read_preference::ReadPreference;
+use mangonel_proto::session::LostWrite;
 use mangonel_proto::topology::Address;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -17,6 +20,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use super::chunks::ChunkTarget;
 use super::exchange::Exchange;
 use super::failure;
+use super::lost::{Numbered, numbered};
 use super::session::{ImplicitSession, Session};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
@@ -151,6 +155,8 @@ pub struct Operation {
     pub(crate) maker: Option<Box<dyn Maker>>,
     /// The target for the data of the chunks in its reply, and the position in it.
     pub(crate) sink: Option<(Py<ChunkTarget>, usize)>,
+    /// Set when an attempt stays without an answer, if Python asked for that.
+    loss: Option<Arc<OnceLock<LostWrite>>>,
 }
 
 #[entries]
@@ -213,6 +219,7 @@ impl Operation {
             answer: None,
             maker: None,
             sink: None,
+            loss: None,
         })
     }
 
@@ -280,6 +287,20 @@ impl Operation {
         }
     }
 
+    /// Remember in `lost` whether an attempt stays without an answer.
+    fn watch(&mut self) {
+        let loss = self.loss.insert(Arc::default()).clone();
+        if let Some(operation) = &mut self.operation {
+            operation.loss = Some(loss);
+        }
+    }
+
+    /// If its outcome is unknown, the session and number of the write, which is 0 without one; otherwise None.
+    #[getter]
+    fn lost<'py>(&self, py: Python<'py>) -> Option<Numbered<'py>> {
+        self.loss.as_ref()?.get().map(|&lost| numbered(py, lost))
+    }
+
     /// The size of the command's own bytes.
     #[getter]
     fn size(&self) -> usize {
@@ -334,6 +355,7 @@ impl Operation {
             answer: None,
             maker: None,
             sink: None,
+            loss: None,
         }
     }
 }
