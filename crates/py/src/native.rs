@@ -44,7 +44,7 @@ pub(crate) fn enter<T>(failed: T, body: impl FnOnce(Python<'_>) -> PyResult<T>) 
     match body(py) {
         Ok(value) => value,
         Err(error) => {
-            counted(py, |py| error.restore(py));
+            restore(py, error);
             failed
         }
     }
@@ -62,6 +62,13 @@ pub(crate) fn counted<T>(py: Python<'_>, body: impl FnOnce(Python<'_>) -> T) -> 
         (None, Some(body)) => body(py),
         (None, None) => unreachable!("the body was run and returned nothing"),
     }
+}
+
+/// Not inlined: moving an error into pyo3's entry and out again takes up to 15 kB in a slot.
+#[cold]
+#[inline(never)]
+fn restore(py: Python<'_>, error: PyErr) {
+    counted(py, |py| error.restore(py));
 }
 
 /// Makes an instance as `object.__new__` does; None if the class makes its instances itself, with a `__new__`.
