@@ -29,7 +29,7 @@ OLD, NEW = "o" * 32, "n" * 32
         ({"sign": Keys(current="new", previous=[""])}, "expected sign with keys that are not empty"),
         ({"bind": ("network",), "bind_secret": ""}, "expected bind_secret with keys that are not empty"),
         ({"seal": [new_key()]}, r"expected seal as a key or Keys\(current=…, previous=\[…\]\), got list"),
-        ({"sign": Keys(current="new", previous="old")}, "with a list of previous ones"),
+        ({"sign": Keys(current="new", previous="old")}, "with a list of previous keys, got one key"),
     ],
 )
 def test_keys_that_cannot_be_meant_are_refused_at_the_start(settings: dict[str, Any], message: str) -> None:
