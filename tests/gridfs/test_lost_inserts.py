@@ -219,7 +219,7 @@ def test_an_interrupted_upload_overtakes_its_lost_insert(
     if place.face.is_async:
         pytest.skip("asyncio cancels the task")
     if is_patched_by_gevent():
-        pytest.skip("gevent gives Ctrl-C to its hub")
+        pytest.skip("a signal interrupts the greenlet that runs: here the one that sends it")
     is_interrupted, waits, is_over = threading.Event(), threading.Event(), threading.Event()
     outlast = BlockingPort.outlast
 
