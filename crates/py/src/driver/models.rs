@@ -66,7 +66,10 @@ fn no_slot(name: &Bound<'_, PyString>) -> PyErr {
     PyTypeError::new_err(format!("expected a slot, got {name}"))
 }
 
-/// Called by the interpreter for a call of one of the classes.
+/// Makes an instance of one of the classes.
+///
+/// # Safety
+/// Only the interpreter may call it: for a class that has it as its slot, with `count` arguments and the names' values.
 unsafe extern "C" fn make(
     class: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
