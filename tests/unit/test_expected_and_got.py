@@ -39,9 +39,10 @@ TEXTS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: decode(b"\5\0\0\0\0", CodecOptions(datetime_conversion=9)),
         "datetime_conversion must be an element of DatetimeConversion, got 9",
     ),
+    # PyMongo's own tests look for "expected 16".
     "a UUID of three bytes": (
         lambda: decode(b"\x10\0\0\0\5a\0\3\0\0\0\4abc\0", CodecOptions(uuid_representation=4)),
-        "expected a UUID of 16 bytes, got 3",
+        "expected 16 bytes of a UUID, got 3",
     ),
     "a tuple that is too short": (lambda: Place(at=(1,)), "expected tuple of 2 elements, got 1 at $.at"),  # type: ignore[arg-type]
     "a stored array that is too short": (

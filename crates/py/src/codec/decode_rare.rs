@@ -147,7 +147,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             match (whole, is_wanted) {
                 (Ok(_), Some(value)) => return self.uuid(value),
                 (Err(_), Some(_)) => {
-                    return Err(invalid(at, format!("expected a UUID of 16 bytes, got {length}")));
+                    return Err(invalid(at, format!("expected 16 bytes of a UUID, got {length}")));
                 }
                 // Other drivers store any length under this subtype; `Binary` can hold it.
                 (_, None) => {}
