@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mangonel.admin import _body
-from mangonel.admin._body import FormReader
+from mangonel.admin._body import FormReader, checked_length
 from mangonel.admin._request import Refused
 
 KIND = "multipart/form-data; boundary=edge"
@@ -98,3 +98,9 @@ def test_texts_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> Non
     for kind in (KIND, "application/x-www-form-urlencoded"):
         with pytest.raises(Refused, match="at most 100 bytes of text"):
             read([b'--edge\r\nContent-Disposition: form-data; name="a"\r\n\r\n', b"x" * 500], kind)
+
+
+@pytest.mark.parametrize("length", ["", "-1", "²", "9" * 5000])
+def test_a_length_that_is_none_is_refused(length: str) -> None:
+    with pytest.raises(Refused, match="expected a form with its Content-Length, got"):
+        checked_length(length)

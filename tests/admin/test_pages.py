@@ -90,6 +90,15 @@ def test_a_list_is_searched_and_narrowed(ada: Visitor) -> None:
     assert "Tea (green)" in ada.get(f"/Post?q={tea.id}").links
 
 
+def test_a_search_is_for_any_text_that_is_not_too_long(ada: Visitor) -> None:
+    Post(title="Tea\0 (green)").save()
+    Post(title="Tea").save()
+    assert "green" in "".join(ada.get("/Post?q=%00").links)
+    assert "Tea" not in ada.get("/Post?q=%00").links
+    for path in ("/Post", "/Post/find"):
+        assert "at most 1000 characters, got 1001" in ada.get(f"{path}?q={1001 * '.'}", 400).text
+
+
 def test_a_list_names_what_does_not_fit_its_model(ada: Visitor) -> None:
     Post.collection().insert_one({"title": 3})
     Post(title="good").save()
@@ -671,6 +680,19 @@ def test_fields_that_are_hidden_or_fixed_cannot_be_sent(db: Any, admin: Admin, a
 )
 def test_what_is_not_there_is_not_found(ada: Visitor, path: str) -> None:
     ada.get(path, 404)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "²"])
+def test_a_form_whose_numbers_are_none_is_read_or_refused(number: str, ada: Visitor) -> None:
+    post = Post(title="Tea", tags=["a", "b"]).save()
+    page = ada.get(f"/Post/document?id={post.id}")
+    for wrong in ({"_move": f"tags.{number}:up"}, {"_add": f"comments.{number}"}):
+        assert "Exceeds" not in ada.send(page, 400, **wrong).text
+    assert "expected one of the options" in ada.send(page, 422, state=number).text
+    ada.send(ada.get(page.action), **{"tags#": number, "tags.0^": number})
+    assert Post.find().one().tags == ["a", "b"]
+    ada.send(ada.get(page.action), **{"tags.1^": number})
+    assert Post.find().one().tags == ["a", "b"]
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -8,6 +8,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, Any
 
 from mangonel.admin._request import MAX_FIELDS, Refused, Upload, query_of
+from mangonel.admin._texts import index_of
 
 PIECE = 64 << 10
 """How many bytes of the body a mount reads at once."""
@@ -40,9 +41,10 @@ def checked_length(text: str | None) -> int:
     Raises:
         Refused: it is missing.
     """
-    if not (text and text.isascii() and text.isdigit()):
-        raise Refused(411, "expected a form with its Content-Length, got none")
-    return int(text)
+    length = index_of(text or "")
+    if length is None:
+        raise Refused(411, f"expected a form with its Content-Length, got {(text or 'none')[:32]}")
+    return length
 
 
 class FormReader:

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from mangonel.admin._texts import Leaf, Spec, is_carried, leaf_of, same_lines
+from mangonel.admin._texts import Leaf, Spec, index_of, is_carried, leaf_of, same_lines
 from mangonel.odm._registry import is_instance
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.model.belongs_to import held
@@ -293,8 +293,9 @@ def move(spec: Spec, path: str, form: Form, wanted: str) -> None:
     place, _, way = wanted.partition(":")
     rows, _, number = place.rpartition(".")
     found = [inner for inner, at in _along(spec, path, form, rows) if at == rows]
-    if way in WAYS and found and found[0]["op"] in MOVED and number.isascii() and number.isdigit():
-        here, there = int(number), int(number) + WAYS[way]
+    here = index_of(number)
+    if way in WAYS and found and found[0]["op"] in MOVED and here is not None:
+        there = here + WAYS[way]
         if min(here, there) >= 0 and max(here, there) < row_count(form, rows):
             taken = [_row_taken(form, f"{rows}.{one}", str(one)) for one in (here, there)]
             for one, texts in zip((there, here), taken, strict=True):
@@ -314,16 +315,14 @@ def _along(spec: Spec, path: str, form: Form, place: str) -> Iterator[tuple[Spec
     yield spec, path
     steps = place[len(path) :].split(".")[1:]
     for step in steps:
-        kinds = kinds_of(spec)
+        kinds, row = kinds_of(spec), index_of(step)
         if kinds:
             model = kinds.get(form.get(f"{path}?", ""))
             spec = dict(open_fields(model)).get(step, {}) if model is not None else {}
         elif (
-            spec["op"] in ROWS
-            and step.isdigit()
-            and (spec["op"] != "tuple" or int(step) < len(spec["argument"]))
+            spec["op"] in ROWS and row is not None and (spec["op"] != "tuple" or row < len(spec["argument"]))
         ):
-            spec = item_of(spec, int(step))
+            spec = item_of(spec, row)
         else:
             return
         if not spec:
@@ -334,8 +333,7 @@ def _along(spec: Spec, path: str, form: Form, place: str) -> Iterator[tuple[Spec
 
 def row_count(form: Form, path: str) -> int:
     """Return how many rows a form has at a path."""
-    text = form.get(f"{path}#", "")
-    return min(int(text), MAX_ROWS) if text.isascii() and text.isdigit() else 0
+    return min(index_of(form.get(f"{path}#", "")) or 0, MAX_ROWS)
 
 
 def digest(path: str, form: Form) -> str:
@@ -513,5 +511,5 @@ def _read_rows(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, st
 
 def _old_place(spec: Spec, form: Form, path: str, place: int) -> int:
     """Return the index of a form's row in the stored list; an index past its end for a new row."""
-    text = form.get(f"{path}.{place}^", "") if spec["op"] in MOVED else ""
-    return int(text) if text.isascii() and text.isdigit() else place
+    moved = index_of(form.get(f"{path}.{place}^", "")) if spec["op"] in MOVED else None
+    return place if moved is None else moved

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # How many targets the search for a reference offers.
 OFFERED = 20
+# Characters of a search; the server refuses long patterns.
+LONGEST = 1000
 
 
 async def models_flow(admin: Admin, port: Port, request: Request) -> Response:
@@ -136,11 +138,15 @@ def _searched(query: Any, shown: ShownModel, wanted: str) -> Any:
     """Return the query for the documents that contain a text, or have it as their id."""
     if not wanted:
         return query
+    if len(wanted) > LONGEST:
+        raise Refused(400, f"expected a search for at most {LONGEST} characters, got {len(wanted)}")
     model = shown.model
     if not shown.search and _has_text_index(shown):
         return query.find(text_search(wanted))
     keys = [model.__plan__.fields[name].key for name in shown.searched()]
-    ways: list[Any] = [{key: {"$regex": re.escape(wanted), "$options": "i"}} for key in keys]
+    # A pattern with a NUL of its own would be an error of the server.
+    pattern = re.escape(wanted).replace("\0", r"\x00")
+    ways: list[Any] = [{key: {"$regex": pattern, "$options": "i"}} for key in keys]
     with contextlib.suppress(ValueError, ArithmeticError):
         ways.append((model.id == shown.id_of(wanted)).query)
     return query.find({"$or": ways}) if ways else query.none()

@@ -83,6 +83,15 @@ def is_carried(text: str) -> bool:
     return "\0" not in text and not any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
 
 
+def index_of(text: str) -> int | None:
+    """Return the number that decimal digits stand for; None for another text, and for more digits than int() takes."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else None
+
+
+# More than any count or length has.
+DIGITS = 18
+
+
 def same_lines(text: str) -> str:
     """Return a text with the line breaks that forms keep."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -177,8 +186,9 @@ def _choice(options: tuple[Any, ...]) -> Leaf:
         raise ValueError(f"expected one of {', '.join(map(repr, options))}, got {value!r}")
 
     def read(text: str) -> Any:
-        if text.isascii() and text.isdigit() and int(text) < len(options):
-            return options[int(text)]
+        place = index_of(text)
+        if place is not None and place < len(options):
+            return options[place]
         raise ValueError("expected one of the options")
 
     return Leaf(write, read, "select", labels)
