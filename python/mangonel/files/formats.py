@@ -8,13 +8,15 @@ from __future__ import annotations
 import base64
 import os
 import uuid
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from mangonel.files.errors import TransferError
 
-__all__ = ["FORMATS", "Format", "Writer", "format_of"]
+__all__ = ["FORMATS", "Format", "RefusedRows", "Writer", "format_of"]
 
 _OBJECT_ID, _UUID = 12, 16
 
@@ -27,6 +29,44 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Complete the file."""
+
+
+class RefusedRows:
+    """The rows of a file that are left out because they have more or fewer columns than its header.
+
+    Args:
+        is_skipping: whether reading goes on after such a row.
+    """
+
+    def __init__(self, *, is_skipping: bool) -> None:
+        self._answer = "skip" if is_skipping else "error"
+        # Of each refused row: how many of the others precede it, and its columns.
+        self._before, self._columns = array("q"), array("q")
+        self._expected = 0
+
+    def add(self, row: Any) -> str:
+        """Record a `pyarrow.csv.InvalidRow`, and return what pyarrow does then."""
+        # Its number counts the header too.
+        self._before.append(row.number - 2 - len(self._before))
+        self._columns.append(row.actual_columns)
+        self._expected = row.expected_columns
+        return self._answer
+
+    def number(self, row: int) -> int:
+        """Return the number in the file, from 1, of a row that was read; these are counted from 0."""
+        return row + 1 + bisect_right(self._before, row)
+
+    def within(self, first: int, end: int) -> list[tuple[int, str]]:
+        """Return the numbers in the file of rows refused between two rows that were read, and why they were."""
+        found = range(bisect_left(self._before, first), bisect_left(self._before, end))
+        return [(self._before[at] + at + 1, self._problem(at)) for at in found]
+
+    def last(self) -> tuple[int, str]:
+        """Return the number in the file of the last refused row, and why it was."""
+        return self._before[-1] + len(self._before), self._problem(-1)
+
+    def _problem(self, at: int) -> str:
+        return f"expected {self._expected} columns, as in the header, got {self._columns[at]}"
 
 
 class Format(Protocol):
@@ -43,8 +83,21 @@ class Format(Protocol):
     def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
         """Write one file with the rows of all parts, in their order and in bounded memory."""
 
-    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
-        """Yield tables of about `count` rows, from row number `start` on."""
+    def rows(
+        self, path: Path, start: int, count: int, schema: Any, refused: RefusedRows | None = None
+    ) -> Iterator[Any]:
+        """Yield tables of about `count` rows, from row number `start` on.
+
+        Args:
+            path: the file.
+            start: the number of the first row, from 0; refused rows do not count.
+            count: about how many.
+            schema: types of columns, only for CSV.
+            refused: gets the rows that are left out. None: such a row raises.
+
+        Raises:
+            TransferError: a row has more or fewer columns than the header, and is not to be left out.
+        """
 
     def total(self, path: Path) -> int:
         """Return the number of rows, or 0 if it is unknown until the file is read."""
@@ -75,7 +128,9 @@ class _Parquet:
                     for group in range(file.num_row_groups):
                         writer.write_table(file.read_row_group(group))
 
-    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+    def rows(
+        self, path: Path, start: int, count: int, schema: Any, refused: RefusedRows | None = None
+    ) -> Iterator[Any]:
         import pyarrow.parquet
 
         # Pages are read as they are needed: groups of other programs may be large.
@@ -111,7 +166,9 @@ class _Ipc:
                 for table in self.rows(part, 0, 0, None):
                     writer.write_table(table)
 
-    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+    def rows(
+        self, path: Path, start: int, count: int, schema: Any, refused: RefusedRows | None = None
+    ) -> Iterator[Any]:
         import pyarrow
 
         with pyarrow.memory_map(str(path)) as source:
@@ -142,35 +199,51 @@ class _Csv:
                     while data := source.read(1 << 20):
                         target.write(data)
 
-    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+    def rows(
+        self, path: Path, start: int, count: int, schema: Any, refused: RefusedRows | None = None
+    ) -> Iterator[Any]:
         import pyarrow
         from pyarrow import csv
 
         kinds, texts = _csv_types(schema)
-        options = csv.ConvertOptions(
+        refused = RefusedRows(is_skipping=False) if refused is None else refused
+        convert = csv.ConvertOptions(
             column_types=kinds,
             # An empty text is written in quotes; an empty field is null.
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        parse = csv.ParseOptions(newlines_in_values=True)
-        with csv.open_csv(path, convert_options=options, parse_options=parse) as reader:
-            if lacking := [name for name in kinds if name not in reader.schema.names]:
-                raise TransferError(
-                    f"{path.name}: expected the columns of the schema, got {reader.schema.names}, which lack {lacking}"
-                )
-            # pyarrow returns text in another encoding as bytes.
-            if binary := [column.name for column in reader.schema if pyarrow.types.is_binary(column.type)]:
-                raise TransferError(
-                    f"{path.name}: expected UTF-8 in the columns {binary}, got other bytes; recode it"
-                )
-            for batch in _from(reader, start):
-                yield _bytes_of_texts(batch, texts, path.name, start)
-                start += batch.num_rows
+        parse = csv.ParseOptions(newlines_in_values=True, invalid_row_handler=refused.add)
+        # With several threads, which save no time here, pyarrow does not number the rows that it refuses.
+        read = csv.ReadOptions(use_threads=False)
+        try:
+            with csv.open_csv(path, read, parse, convert) as reader:
+                _check_columns(path.name, reader.schema, kinds)
+                for batch in _from(reader, start):
+                    yield _bytes_of_texts(batch, texts, path.name, start, refused)
+                    start += batch.num_rows
+        except pyarrow.ArrowInvalid as error:
+            if not str(error).startswith("CSV parse error: Row"):
+                raise
+            number, problem = refused.last()
+            raise TransferError(f"{path.name}, row {number}: {problem}") from error
 
     def total(self, path: Path) -> int:
         return 0
+
+
+def _check_columns(name: str, schema: Any, kinds: dict[str, Any]) -> None:
+    """Raise TransferError if columns that have a type are not in the file, or their text is not UTF-8."""
+    import pyarrow
+
+    if lacking := [column for column in kinds if column not in schema.names]:
+        raise TransferError(
+            f"{name}: expected the columns of the schema, got {schema.names}, which lack {lacking}"
+        )
+    # pyarrow returns text in another encoding as bytes.
+    if binary := [column.name for column in schema if pyarrow.types.is_binary(column.type)]:
+        raise TransferError(f"{name}: expected UTF-8 in the columns {binary}, got other bytes; recode it")
 
 
 class _CsvWriter:
@@ -234,7 +307,7 @@ def _csv_types(schema: Any) -> tuple[dict[str, Any], dict[str, str]]:
     return types, texts
 
 
-def _bytes_of_texts(table: Any, texts: dict[str, str], name: str, first: int) -> Any:
+def _bytes_of_texts(table: Any, texts: dict[str, str], name: str, first: int, refused: RefusedRows) -> Any:
     """Convert the columns of text in a table to bytes.
 
     Args:
@@ -242,6 +315,7 @@ def _bytes_of_texts(table: Any, texts: dict[str, str], name: str, first: int) ->
         texts: the kinds of these columns, by name.
         name: the file's name, for an error's message.
         first: the number of rows before these.
+        refused: the file's rows that were left out.
     """
     import pyarrow
 
@@ -255,7 +329,7 @@ def _bytes_of_texts(table: Any, texts: dict[str, str], name: str, first: int) ->
                 values.append(None if text is None else bytes_of(text, kind))
             except ValueError as error:
                 raise TransferError(
-                    f"{name}, row {first + row + 1}: {error} in the column {column!r}"
+                    f"{name}, row {refused.number(first + row)}: {error} in the column {column!r}"
                 ) from error
         width = WIDTHS[kind]
         made = pyarrow.array(values, pyarrow.binary() if width is None else pyarrow.binary(width))

@@ -14,7 +14,7 @@ from mangonel.arrow.schema import fields_of
 from mangonel.errors import BulkWriteError
 from mangonel.files.columns import OBJECT_ID
 from mangonel.files.errors import TransferError
-from mangonel.files.formats import FORMATS, Format, format_of
+from mangonel.files.formats import FORMATS, Format, RefusedRows, format_of
 from mangonel.jsonl.importing import AHEAD, Done, KeptPlace, insert_in_order
 from mangonel.jsonl.in_thread import check_face
 
@@ -49,6 +49,17 @@ class _Piece(NamedTuple):
     file: int
     first: int
     overall: int
+    refused: RefusedRows
+    """The file's rows that were left out."""
+
+    def number(self, row: int) -> int:
+        """Return the number in the file, from 1, of a row of the piece."""
+        return self.refused.number(self.first + row)
+
+    def problems(self) -> list[tuple[int, str]]:
+        """Return the numbers in the file of the rows that were left out beside the piece's, and why they were."""
+        # A piece without rows holds the place of those at the end of the file.
+        return self.refused.within(self.first, self.first + max(len(self.table), 1))
 
 
 def import_table(
@@ -73,7 +84,8 @@ def import_table(
             text of digits, for example, becomes a number. Only for CSV, since the other formats have types.
         exclude_none: leave out fields that are null.
         threads: how many threads insert at the same time; above 1 the documents' order is not kept.
-        skip_errors: count rows that were refused, and continue.
+        skip_errors: count rows that were refused, and continue. Rows of CSV with more or fewer columns than the header
+            are refused too.
         resume: a file that records the progress of this import; if an earlier call left one, continue from there. It is
             removed at the end. Rows without an `_id` get one that depends on their place, so none is stored twice.
         progress: called with the bytes and rows done so far.
@@ -122,15 +134,16 @@ def import_table(
     def finish(piece: _Piece, done: Done) -> None:
         if not made.is_nested and not found.rows:
             found.guessed = _guessed(piece.table, [name for name, _ in fields or ()])
-        found.rows += len(piece.table)
+        rows, refused = len(piece.table), piece.problems()
+        found.rows += rows + len(refused)
         error = None if skip_errors else TransferError
-        done.add_to(found, lambda row: f"{paths[piece.file].name}, row {piece.first + row + 1}", error)
-        rows = len(piece.table)
+        done.problems = sorted([(piece.number(row), text) for row, text in done.problems] + refused)
+        done.add_to(found, lambda number: f"{paths[piece.file].name}, row {number}", error)
         state.note(file=piece.file, row=piece.first + rows, overall=piece.overall + rows)
         if progress is not None:
             progress(state.bytes_of(piece), state.overall)
 
-    insert_in_order(_pieces(paths, made, state, schema), insert, finish, threads)
+    insert_in_order(_pieces(paths, made, state, schema, skip_errors), insert, finish, threads)
     state.remove()
     return found
 
@@ -160,8 +173,11 @@ def _paths(source: Path, made: Format) -> list[Path]:
     return paths
 
 
-def _pieces(paths: list[Path], made: Format, state: _State, schema: Any) -> Iterator[_Piece]:
+def _pieces(
+    paths: list[Path], made: Format, state: _State, schema: Any, skip_errors: bool
+) -> Iterator[_Piece]:
     """Yield the rows from the recorded place on."""
+    from pyarrow import table as table_of
     from pyarrow.lib import ArrowException
 
     start_file, start = state.file, state.row
@@ -170,13 +186,16 @@ def _pieces(paths: list[Path], made: Format, state: _State, schema: Any) -> Iter
         if number < start_file:
             continue
         first = start if number == start_file else 0
+        refused = RefusedRows(is_skipping=skip_errors)
         try:
-            for table in made.rows(path, first, _ROWS, schema):
+            for table in made.rows(path, first, _ROWS, schema, refused):
                 for at in range(0, len(table), _ROWS):
                     piece = table.slice(at, _ROWS)
-                    yield _Piece(piece, number, first, overall)
+                    yield _Piece(piece, number, first, overall, refused)
                     first += len(piece)
                     overall += len(piece)
+            if refused.within(first, first + 1):
+                yield _Piece(table_of({}), number, first, overall, refused)
         except (ArrowException, OSError, UnicodeDecodeError) as error:
             # pyarrow raises some errors of the contents as OSError, without an errno.
             if isinstance(error, OSError) and error.errno is not None:
@@ -186,6 +205,8 @@ def _pieces(paths: list[Path], made: Format, state: _State, schema: Any) -> Iter
 
 def _insert(collection: Any, piece: _Piece, prefix: bytes, exclude_none: bool, is_doubtful: bool) -> Done:
     table = piece.table
+    if not len(table):
+        return Done()
     if "_id" not in table.column_names:
         table = _with_ids(table, prefix, piece.overall)
     done = Done()
