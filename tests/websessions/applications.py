@@ -322,9 +322,12 @@ def _tornado(sessions: WebSessions[Any], checks: bool = False, fresh: str | None
     return Application([("/", Page)], sessions=sessions, log_function=lambda handler: None)
 
 
-def with_lines(headers: dict[str, str], forwarded_for: Iterable[str]) -> list[tuple[str, str]]:
-    """Return headers of which X-Forwarded-For may come more than once."""
-    return [*headers.items(), *(("X-Forwarded-For", each) for each in forwarded_for)]
+def with_lines(
+    headers: dict[str, str], forwarded_for: Iterable[str], forwarded_proto: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Return headers of which those of proxies may come more than once."""
+    lines = (("X-Forwarded-For", forwarded_for), ("X-Forwarded-Proto", forwarded_proto))
+    return [*headers.items(), *((name, each) for name, values in lines for each in values)]
 
 
 @contextlib.contextmanager
@@ -345,7 +348,9 @@ def _on_a_loop() -> Iterator[Callable[[Any], Any]]:
 def served(
     framework: str, sessions: WebSessions[Any], *, checks: bool = False, fresh: str | None = None
 ) -> Iterator[Send]:
-    """Yield `send(query, cookie, **headers)` for the application in a framework; `forwarded_for` may be several lines.
+    """Yield `send(query, cookie, **headers)` for the application in a framework.
+
+    `forwarded_for` and `forwarded_proto` are lists of header lines.
 
     Args:
         checks: it refuses what another site may have sent; for those in CHECKING.
@@ -363,14 +368,14 @@ def served(
                 method: str = "GET",
                 body: bytes | None = None,
                 forwarded_for: Iterable[str] = (),
+                forwarded_proto: Iterable[str] = (),
                 **headers: str,
             ) -> Reply:
                 if cookie:
                     headers["Cookie"] = cookie
                 try:
-                    answer = client.request(
-                        method, f"/?{query}", headers=with_lines(headers, forwarded_for), content=body
-                    )
+                    lines = with_lines(headers, forwarded_for, forwarded_proto)
+                    answer = client.request(method, f"/?{query}", headers=lines, content=body)
                 except (Failure, EncodeError):
                     return Reply(None, cookie)
                 finally:
@@ -403,11 +408,11 @@ def served(
             method: str = "GET",
             body: bytes | None = None,
             forwarded_for: Iterable[str] = (),
+            forwarded_proto: Iterable[str] = (),
             **headers: str,
         ) -> Reply:
-            return Reply(
-                run(request(query, cookie, method, body, with_lines(headers, forwarded_for))), cookie
-            )
+            lines = with_lines(headers, forwarded_for, forwarded_proto)
+            return Reply(run(request(query, cookie, method, body, lines)), cookie)
 
         try:
             yield send
@@ -417,13 +422,15 @@ def served(
             run(sessions.aclose())
 
 
-async def listening(application: Any) -> tuple[str, Any, Callable[[], Any]]:
+async def listening(
+    application: Any, *, protocol: str | None = "https", xheaders: bool = True
+) -> tuple[str, Any, Callable[[], Any]]:
     """Serve an application of Tornado's as if behind a proxy that ended TLS."""
     from tornado.httpserver import HTTPServer
     from tornado.testing import bind_unused_port
 
     socket, port = bind_unused_port()
-    server = HTTPServer(application, xheaders=True, protocol="https")
+    server = HTTPServer(application, xheaders=xheaders, protocol=protocol)
     server.add_socket(socket)
 
     async def stop() -> None:

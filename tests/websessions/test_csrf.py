@@ -273,7 +273,49 @@ async def test_a_token_belongs_to_the_websession_of_a_user_on_every_store(
     await sessions.aclose()
 
 
-@pytest.mark.parametrize("origins", ["https://a.example", ["a.example"], ["https://a.example/path"], [7]])
+@pytest.mark.parametrize("framework", CHECKING)
+def test_the_host_is_one_of_those_that_the_proxies_give(framework: str) -> None:
+    with served(framework, memory(trust_forwarded=True), checks=True) as send:
+        page = send("do=token")
+        for hosts, origin, status in (
+            ("shop.example", "https://shop.example", 200),
+            ("shop.example, inner.example:8000", "https://shop.example", 200),
+            ("inner.example,SHOP.example:443", "https://shop.example", 200),
+            ("[::1]:8443, inner.example", "https://[::1]:8443", 200),
+            ("shop.example, inner.example", "https://evil.example", 403),
+            ("shop.example, inner.example", "https://127.0.0.1:1", 403),
+            ("not:a:host", "null", 403),
+        ):
+            headers = {
+                "X-CSRF-Token": page.found["token"],
+                "Host": "127.0.0.1:1",
+                "X-Forwarded-Host": hosts,
+                "Origin": origin,
+            }
+            assert send("do=nothing", page.cookie, "POST", **headers).status == status, (hosts, origin)
+
+
+@pytest.mark.parametrize(
+    "origins",
+    [
+        "https://a.example",
+        ["a.example"],
+        ["https://a.example/path"],
+        ["https://a.example?b"],
+        ["https://*.example"],
+        ["https://b\xfccher.example"],
+        ["https://ada@a.example"],
+        [7],
+    ],
+)
 def test_origins_that_cannot_be_meant_are_refused_at_the_start(origins: Any) -> None:
     with pytest.raises(UsageError, match="expected trusted_origins"):
         memory(trusted_origins=origins)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://a.example", "HTTP://A.Example:8080/", "https://[::1]:8443", "https://xn--bcher-kva.example."],
+)
+def test_origins_that_browsers_send_may_be_trusted(origin: str) -> None:
+    assert len(memory(trusted_origins=[origin]).trusted_origins) == 1

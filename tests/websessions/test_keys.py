@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import applications
 import msgspec
 import pytest
 from applications import FRAMEWORKS, served
@@ -150,6 +152,52 @@ def test_the_address_that_counts_is_the_one_that_our_own_proxy_adds(framework: s
                 cookie = send("do=login", forwarded_for=lines(forged, mine)).cookie
                 assert send("", cookie, forwarded_for=lines("10.9.9.9", mine)).found["user"] == "ada"
                 assert send("", cookie, forwarded_for=lines(forged, other)).found["user"] is None
+
+
+@frameworks
+def test_a_port_that_a_proxy_adds_to_the_address_does_not_count(framework: str) -> None:
+    sessions: WebSessions[Any] = WebSessions(
+        MemoryStore(),
+        bind=("network",),
+        bind_secret="shared",
+        on_mismatch={"network": "destroy"},
+        trust_forwarded=True,
+        events=lambda event: None,
+    )
+    with served(framework, sessions) as send:
+        for mine, again, other in (
+            ("203.0.113.5:4711", "203.0.113.5:4712", "198.51.100.7:4711"),
+            ("[2001:db8::1]:4711", "2001:db8::1", "[2001:db8:1::1]:4711"),
+        ):
+            cookie = send("do=login", forwarded_for=[mine]).cookie
+            assert send("", cookie, forwarded_for=[again]).found["user"] == "ada"
+            assert send("", cookie, forwarded_for=[other]).found["user"] is None
+
+
+async def as_it_came(request: Any, handler: Any) -> Any:
+    """A middleware of aiohttp that does nothing."""
+    return await handler(request)
+
+
+as_it_came.__middleware_version__ = 1  # type: ignore[attr-defined]
+
+
+@frameworks
+@pytest.mark.parametrize(
+    ("protocols", "is_secure"),
+    [(["https, https"], True), (["http,HTTPS"], True), (["https, http"], False), (["https", "http"], False)],
+)
+def test_the_protocol_that_counts_is_the_one_that_our_own_proxy_adds(
+    framework: str, protocols: list[str], is_secure: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(applications, "HOST", "http://shop.example")
+    monkeypatch.setattr(applications, "behind_tls", as_it_came)
+    monkeypatch.setitem(
+        applications.LISTENING, "tornado", partial(applications.listening, protocol=None, xheaders=False)
+    )
+    sessions: WebSessions[Any] = WebSessions(MemoryStore(), trust_forwarded=True, events=lambda event: None)
+    with served(framework, sessions) as send:
+        assert bool(send("do=login", forwarded_proto=protocols).set_cookies) == is_secure
 
 
 @frameworks

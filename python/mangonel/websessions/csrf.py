@@ -10,6 +10,7 @@ Spec: OWASP Cross-Site Request Forgery Prevention Cheat Sheet; Fetch Metadata; A
 from __future__ import annotations
 
 import hmac
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from secrets import token_bytes
@@ -45,6 +46,8 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 FORM_BYTES = 65_536
 
 PORTS = {"http": 80, "https": 443}
+
+_ORIGIN = re.compile(r"[a-z]+://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]*)?/?", re.ASCII | re.IGNORECASE)
 
 Header = Callable[[str], str | None]
 
@@ -85,7 +88,7 @@ def check_origin(header: Header, *, is_secure: bool, trusted: frozenset[str], ho
         header: returns a header of the request by name.
         is_secure: whether the request came over TLS.
         trusted: origins, such as "https://admin.example", in addition to our own.
-        host: our host, as the browser knows it.
+        host: our host, as the browser knows it; a chain of proxies may have put several there.
 
     Raises:
         CSRFError: the request comes from another origin, including other hosts of the same site.
@@ -103,9 +106,11 @@ def check_origin(header: Header, *, is_secure: bool, trusted: frozenset[str], ho
             return
         origin = referer
     found = _normal(origin)
-    if found in trusted or (host and found == _normal(f"https://{host}")):
-        return
-    if not is_secure and host and found == _normal(f"http://{host}"):
+    schemes = ("https",) if is_secure else ("https", "http")
+    hosts = [each.strip() for each in (host or "").split(",")]
+    if found in trusted or (
+        found and found in (_normal(f"{one}://{each}") for one in schemes for each in hosts)
+    ):
         return
     raise CSRFError(f"the request comes from another origin: {found or 'null'}")
 
@@ -147,8 +152,11 @@ def origins_of(given: Iterable[str]) -> frozenset[str]:
     found = set()
     for each in given:
         normal = _normal(each) if isinstance(each, str) else ""
-        if not normal or urlsplit(each).path not in ("", "/"):
-            raise UsageError(f'expected trusted_origins as "https://admin.example", got {each!r}')
+        # Browsers send a host's name in ASCII, and nothing behind the port.
+        if not normal or not _ORIGIN.fullmatch(each.strip()):
+            raise UsageError(
+                f'expected trusted_origins as "https://admin.example", as browsers send it, got {each!r}'
+            )
         found.add(normal)
     return frozenset(found)
 

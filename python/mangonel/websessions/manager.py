@@ -58,7 +58,8 @@ class WebSessions(CheckedSettings[Data]):
         outages: an `Outages`: behaviour when the store fails.
         model: a msgspec.Struct, dataclass or pydantic model with defaults: `session.data` is an instance.
         predecessors: readers of `mangonel.websessions.predecessors`, whose cookies are taken over.
-        trust_forwarded: trust X-Forwarded-Proto and X-Forwarded-For, because your own proxy sets them.
+        trust_forwarded: trust X-Forwarded-Proto, X-Forwarded-For and X-Forwarded-Host, because your own proxy sets
+            them; of several values of the first two, the last one.
         events: called with each Event. By default warnings go to the logger "mangonel.websessions".
         clock: seconds since the epoch.
         single: a single setting by name, such as `idle="1h"`, if its group is not given.

@@ -63,6 +63,19 @@ class Paths:
         return path in self._exact or (bool(self._below) and path.startswith(self._below))
 
 
+def last_of(header: str) -> str:
+    """Return the last value of a header that proxies append to: the one of our own proxy."""
+    return header.rpartition(",")[2].strip()
+
+
+def visitor_in(forwarded_for: str) -> str:
+    """Return the visitor's address as our own proxy gives it, without the port that some proxies add."""
+    address = last_of(forwarded_for)
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
+
+
 def is_event_stream(content_type: str) -> bool:
     """Return whether a response with this content type goes on for as long as its visitor listens."""
     return content_type.partition(";")[0].strip().lower() == "text/event-stream"

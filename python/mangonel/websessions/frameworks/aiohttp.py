@@ -25,9 +25,11 @@ from mangonel.websessions.frameworks._shared import (
     commit,
     commit_failure,
     is_event_stream,
+    last_of,
     log,
     outlast,
     requiring_fresh,
+    visitor_in,
     watch,
 )
 from mangonel.websessions.late import leave, let_read
@@ -356,11 +358,11 @@ def _request_view(request: web.Request, sessions: WebSessions[Any], takes_cookie
         if name == "address":
             # Our proxy appends its own address after the visitor's.
             forwarded = headers.getall("X-Forwarded-For", ()) if sessions.trust_forwarded else ()
-            return forwarded[-1].rpartition(",")[2].strip() if forwarded else request.remote
+            return visitor_in(forwarded[-1]) if forwarded else request.remote
         return None
 
     is_secure = request.secure
     if sessions.trust_forwarded and not is_secure:
-        is_secure = headers.get("X-Forwarded-Proto", "").strip().lower() in ("https", "wss")
+        is_secure = last_of(",".join(headers.getall("X-Forwarded-Proto", ()))).lower() in ("https", "wss")
     cookies = headers.getall("Cookie", ())
     return RequestView("; ".join(cookies) if cookies else None, is_secure, signal, takes_cookies)

@@ -26,9 +26,11 @@ from mangonel.websessions.frameworks._shared import (
     commit,
     commit_failure,
     is_event_stream,
+    last_of,
     log,
     outlast,
     requiring_fresh,
+    visitor_in,
     watch,
 )
 from mangonel.websessions.late import leave, let_read
@@ -414,7 +416,7 @@ def _request_view(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool)
             # HTTP/2 may send several.
             cookie = value.decode("latin-1") if cookie is None else f"{cookie}; {value.decode('latin-1')}"
         elif name == b"x-forwarded-proto" and sessions.trust_forwarded:
-            forwarded = value.decode("latin-1").strip().lower()
+            forwarded = last_of(value.decode("latin-1")).lower()
     is_secure = scope.get("scheme") in ("https", "wss") or forwarded in ("https", "wss")
 
     def signal(name: str) -> str | None:
@@ -422,7 +424,7 @@ def _request_view(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool)
             return _header(scope, b"user-agent")
         if name == "address":
             if sessions.trust_forwarded and (addresses := _header(scope, b"x-forwarded-for", last=True)):
-                return addresses.rpartition(",")[2].strip()
+                return visitor_in(addresses)
             client = scope.get("client")
             return str(client[0]) if client else None
         return None

@@ -21,8 +21,10 @@ from mangonel.websessions.frameworks._shared import (
     ENDED_CODE,
     View,
     is_event_stream,
+    last_of,
     log,
     requiring_fresh,
+    visitor_in,
     watch,
 )
 from mangonel.websessions.late import end_late, leave
@@ -265,14 +267,14 @@ class SessionMixin(_Base):
             return True
         if not self.sessions.trust_forwarded:
             return False
-        return self.request.headers.get("X-Forwarded-Proto", "").strip().lower() == "https"
+        return last_of(self.request.headers.get("X-Forwarded-Proto", "")).lower() == "https"
 
     def _signal(self, name: str) -> str | None:
         if name == "user_agent":
             return self.request.headers.get("User-Agent")
         if name == "address":
             if self.sessions.trust_forwarded and (forwarded := self.request.headers.get("X-Forwarded-For")):
-                return forwarded.rpartition(",")[2].strip()
+                return visitor_in(forwarded)
             return self.request.remote_ip
         return None
 

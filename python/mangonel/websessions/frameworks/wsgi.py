@@ -17,8 +17,10 @@ from mangonel.websessions.frameworks._shared import (
     Looks,
     View,
     is_event_stream,
+    last_of,
     log,
     requiring_fresh,
+    visitor_in,
 )
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
@@ -240,12 +242,12 @@ def view_of(environ: dict[str, Any], is_secure: bool, sessions: CheckedSettings[
             return environ.get("HTTP_USER_AGENT")
         if name == "address":
             if sessions.trust_forwarded and (forwarded := environ.get("HTTP_X_FORWARDED_FOR")):
-                return str(forwarded).rpartition(",")[2].strip()
+                return visitor_in(str(forwarded))
             return environ.get("REMOTE_ADDR")
         return None
 
     if sessions.trust_forwarded and not is_secure:
-        is_secure = str(environ.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower() == "https"
+        is_secure = last_of(str(environ.get("HTTP_X_FORWARDED_PROTO", ""))).lower() == "https"
     return RequestView(environ.get("HTTP_COOKIE"), is_secure, signal)
 
 
