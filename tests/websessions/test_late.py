@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from applications import DEFINED, HOST, LISTENING, behind_tls, listening
+from applications import DEFINED, HOST, LISTENING, Failure, behind_tls, listening
 from browser import Browser
 
 from mangonel.websessions import MemoryStore, UsageError, WebSession, WebSessions
@@ -304,10 +304,12 @@ async def fetched(
         return await asyncio.to_thread(ask)
     if DEFINED[framework].on != "asgi":
         url, _, stop = await LISTENING[framework](app)
-        async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
-            answer = await client.get("/", headers=headers)
-        await asyncio.wait_for(handler.was_last.wait(), 60)
-        await stop()
+        try:
+            async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
+                answer = await client.get("/", headers=headers)
+            await asyncio.wait_for(handler.was_last.wait(), 60)
+        finally:
+            await stop()
         return answer
     kept: list[httpx.Response] = []
 
@@ -574,3 +576,35 @@ async def test_what_comes_while_tornado_stores_raises_and_an_end_ends() -> None:
         while (await browser.begin()).user is not None:
             await asyncio.sleep(0.01)
     await stop()
+
+
+@frameworks
+@pytest.mark.parametrize(("part", "does_end"), [("middle", False), ("middle", True), ("last", True)])
+async def test_a_body_that_fails_stores_no_values_but_an_end(
+    framework: str, part: str, does_end: bool
+) -> None:
+    sessions, browser = await a_visitor(framework)
+
+    def fail(session: Any) -> None:
+        if does_end:
+            session.destroy()
+        else:
+            session["k"] = 1
+        handler.was_last.set()
+        raise Failure
+
+    handler = Handler(first=user_of, **{part: fail})
+    with contextlib.suppress(Exception):
+        await fetched(framework, handler, sessions, browser.cookie)
+    assert handler.was_last.is_set()
+    found = await browser.begin()
+    assert (found.user, dict(found)) == (None if does_end else "ada", {})
+
+
+@frameworks
+async def test_a_login_while_a_body_is_sent_raises_at_once(framework: str) -> None:
+    sessions, browser = await a_visitor(framework)
+    handler = Handler(first=user_of, middle=lambda session: session.login("eve"))
+    assert (await fetched(framework, handler, sessions, browser.cookie)).text == "onetwo"
+    assert ["login() needs a new cookie" in str(each) for each in handler.raised] == [True]
+    assert (await browser.begin()).user == "ada"

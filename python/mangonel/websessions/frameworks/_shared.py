@@ -10,7 +10,7 @@ import functools
 import inspect
 import logging
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -120,6 +120,50 @@ def store_late(session: WebSession[Any], status: int) -> None:
             session.state.sessions.blocking.commit(session, plan)
     finally:
         leave(session)
+
+
+def store_at_close(session: WebSession[Any], response: Any) -> None:
+    """Store changes that a body or a closing function makes after the headers have left; servers close a response last.
+
+    Args:
+        session: the request's.
+        response: Flask's or Django's.
+    """
+    close, status = response.close, response.status_code
+
+    def close_and_store() -> None:
+        try:
+            close()
+        finally:
+            store_late(session, status)
+
+    response.close = close_and_store
+
+
+def noting(session: WebSession[Any], parts: Iterable[Any]) -> Iterator[Any]:
+    """Yield the parts of a body. If making one fails, commit the parts of the websession that hold even then."""
+    try:
+        # Not `yield from`, which would close the parts, as the response does.
+        for part in parts:  # noqa: UP028
+            yield part
+    except Exception:
+        try:
+            store_late(session, 500)
+        except WebSessionError as failure:
+            log.error("cannot store the websession: %s", failure)
+        raise
+
+
+async def anoting(session: WebSession[Any], parts: AsyncIterable[Any]) -> AsyncIterator[Any]:
+    """As `noting`, on an event loop; Django does not close a response whose body failed there."""
+    try:
+        async for part in parts:
+            yield part
+    except BaseException as error:
+        # If the client has left, Django cancels this and closes the response, which stores values.
+        if isinstance(error, Exception) or session.state.had_end:
+            await commit_failure(session)
+        raise
 
 
 async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) -> None:

@@ -27,12 +27,14 @@ from mangonel.websessions.frameworks._shared import (
     Looks,
     Paths,
     View,
+    anoting,
     honour_cookie,
     is_event_stream,
     log,
+    noting,
     outlast,
     requiring_fresh,
-    store_late,
+    store_at_close,
     until_ended,
 )
 from mangonel.websessions.frameworks.wsgi import view_of
@@ -627,10 +629,14 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             _add(response, stream_headers(session, response.headers.get("Cache-Control")))
             if self._every is not None and session.state.record is not None:
                 _end_with(response, session, self._every)
+            if response.is_async:
+                response.streaming_content = anoting(session, response.streaming_content)
+            elif getattr(response, "file_to_stream", None) is None:
+                response.streaming_content = noting(session, response.streaming_content)
         else:
             _add(response, take_headers(session))
         session.state.headers_left = True
-        _store_at_close(session, response)
+        store_at_close(session, response)
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
@@ -722,17 +728,6 @@ def _end_with(response: Any, session: WebSession[Any], every: float) -> None:
         response.streaming_content = until_ended(session, every, parts)
     else:
         response.streaming_content = takewhile(Looks(session, every).goes_on, parts)
-
-
-def _store_at_close(session: WebSession[Any], response: HttpResponseBase) -> None:
-    """Store changes that a stream or closer makes after the headers have left; servers close a response last."""
-    close, status = response.close, response.status_code
-
-    def close_and_store() -> None:
-        close()
-        store_late(session, status)
-
-    response.close = close_and_store
 
 
 def _plain(status: int) -> HttpResponse:

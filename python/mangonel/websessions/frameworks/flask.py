@@ -5,7 +5,7 @@ Runs the flows in the calling thread, on a store's blocking face. Knows no store
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,9 @@ from mangonel.websessions.frameworks._shared import (
     View,
     honour_cookie,
     is_event_stream,
+    noting,
     requiring_fresh,
-    store_late,
+    store_at_close,
 )
 from mangonel.websessions.frameworks.wsgi import KEY, visit_of
 from mangonel.websessions.machine import NOTHING
@@ -126,10 +127,12 @@ class FlaskSessions(SessionInterface):
             added = stream_headers(session, response.headers.get("Cache-Control"))
             if self._every is not None and session.state.record is not None:
                 _end_with(response, Looks(session, self._every))
+            if not response.direct_passthrough:
+                _pass_through(response, noting(session, response.response))
         else:
             added = take_headers(session)
-        status = response.status_code
-        response.call_on_close(lambda: store_late(session, status))
+        session.state.headers_left = True
+        store_at_close(session, response)
         for name, value in added:
             if name == "Cache-Control":
                 response.headers[name] = value
@@ -295,8 +298,12 @@ def _end_with(response: Any, looks: Looks) -> None:
     """Let an event stream end with its websession."""
     if not is_event_stream(response.content_type or ""):
         return
-    parts = response.response
-    response.response = takewhile(looks.goes_on, parts)
+    _pass_through(response, takewhile(looks.goes_on, response.response))
+
+
+def _pass_through(response: Any, body: Iterator[Any]) -> None:
+    """Let another iterator yield the parts of a response's body, which is closed as before."""
+    parts, response.response = response.response, body
     if hasattr(parts, "close"):
         response.call_on_close(parts.close)
 
