@@ -223,3 +223,29 @@ def test_markup_and_values_of_subclasses_are_kept(codec: str) -> None:
     shown = {"msgpack": "<b>saved</b>", "json": "&lt;b&gt;saved&lt;/b&gt;"}[codec]
     assert browser.get("/flashed", base_url=HOST).text == shown
     assert browser.get("/flashed", base_url=HOST).text == ""
+
+
+@pytest.mark.parametrize("does_read", [False, True])
+def test_messages_that_are_flashed_side_by_side_are_shown_once(does_read: bool) -> None:
+    app, sessions = (
+        flask.Flask("tests", root_path="/"),
+        WebSessions[Any](MemoryStore(), events=lambda event: None),
+    )
+    sessions.init_flask(app)
+    beside: list[str] = []
+
+    @app.get("/<text>")
+    def page(text: str) -> Any:
+        shown = flask.get_flashed_messages() if text == "read" else flask.flash(text)
+        for path in [beside.pop() for _ in beside]:
+            # The other request ends first.
+            app.test_client(use_cookies=False).get(path, base_url=HOST, headers=dict(flask.request.headers))
+        return {"shown": shown}
+
+    client = app.test_client()
+    client.get("/first", base_url=HOST)
+    beside.append("/second")
+    client.get("/read" if does_read else "/third", base_url=HOST)
+    left = ["second"] if does_read else ["first", "second", "third"]
+    assert client.get("/read", base_url=HOST).json == {"shown": left}
+    assert client.get("/read", base_url=HOST).json == {"shown": []}

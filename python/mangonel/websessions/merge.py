@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["RESERVED", "adding", "merged"]
+__all__ = ["RESERVED", "adding", "merged", "messages"]
 
 # The package's own values are under one key, which is encoded only if there are any.
 RESERVED = "_websession"
@@ -53,6 +53,20 @@ def merged(
 def adding(base: Any, mine: Any, theirs: Any) -> Any:
     """Return a number with the additions of both sides; for `Content(merge={"visits": adding})`."""
     return (theirs or 0) + (mine or 0) - (base or 0)
+
+
+def messages(base: Any, mine: Any, theirs: Any) -> list[Any]:
+    """Return the messages of both sides, for a list that each side extends, or reads as a whole and so removes."""
+    before = base or []
+    added: list[Any] = []
+    kept = before
+    for side in (theirs or [], mine or []):
+        if side[: len(before)] == before:
+            added += side[len(before) :]
+        else:
+            added += side
+            kept = []
+    return [*kept, *added]
 
 
 def _extra(value: Any) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from mangonel.websessions.frameworks._shared import (
 )
 from mangonel.websessions.frameworks.wsgi import KEY, visit_of
 from mangonel.websessions.machine import NOTHING
+from mangonel.websessions.merge import messages
 from mangonel.websessions.session import WebSession
 from mangonel.websessions.settings import seconds
 
@@ -70,6 +71,8 @@ class FlaskSessions(SessionInterface):
 
     def __init__(self, sessions: WebSessions[Any], revalidate: Any = None) -> None:
         self.sessions = sessions
+        # What `flask.flash()` keeps; an application may have a function of its own.
+        sessions.merge.setdefault("_flashes", messages)
         self._every = None if revalidate is None else seconds(revalidate, "revalidate")
         self._is_ready = False
 
