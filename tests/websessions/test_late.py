@@ -386,6 +386,16 @@ async def test_a_page_that_caches_share_and_that_reads_nothing_stays_as_it_is(fr
     assert (answer.headers["cache-control"], answer.headers.get("vary")) == ("public", None)
 
 
+@frameworks
+async def test_a_vary_header_of_the_application_is_extended(framework: str) -> None:
+    sessions, browser = await a_visitor(framework)
+    for given, sent in (("Accept-Language", "Accept-Language, Cookie"), ("Cookie,Origin", "Cookie, Origin")):
+        handler = Handler(first=user_of, headers={"Vary": given})
+        answer = await fetched(framework, handler, sessions, browser.cookie)
+        # nginx before 1.23 heeds only the last of several lines.
+        assert [line.replace(",O", ", O") for line in answer.headers.get_list("vary")] == [sent]
+
+
 def changed(session: Any) -> None:
     session["late"] = 1
 

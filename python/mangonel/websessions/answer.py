@@ -5,6 +5,7 @@ Waits for nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions import stateless
@@ -20,6 +21,7 @@ __all__ = [
     "headers_of",
     "last_plan",
     "late_plan",
+    "one_vary",
     "promise",
     "stream_headers",
     "take_headers",
@@ -108,6 +110,12 @@ def stream_headers(session: WebSession[Any], control: str | None) -> list[tuple[
     if is_ours or not is_read:
         return added
     return [("Cache-Control", "private"), ("Vary", "Cookie")] if control is None else [("Vary", "Cookie")]
+
+
+def one_vary(given: Iterable[str], ours: str) -> str:
+    """Return one Vary header of those that an answer has and ours: nginx before 1.23 heeds only the last one."""
+    names = [name.strip() for each in given for name in each.split(",")]
+    return ", ".join(dict.fromkeys([*filter(None, names), ours]))
 
 
 def _is_private(control: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, late_plan, stream_headers, take_headers
+from mangonel.websessions.answer import REASONS, late_plan, one_vary, stream_headers, take_headers
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
@@ -335,7 +335,9 @@ async def _close(request: web.Request) -> None:
 
 def _add(response: web.StreamResponse, added: list[tuple[str, str]]) -> None:
     for name, value in added:
-        if name == "Cache-Control":
+        if name == "Vary":
+            response.headers[name] = one_vary(response.headers.getall(name, ()), value)
+        elif name == "Cache-Control":
             response.headers[name] = value
         else:
             response.headers.add(name, value)

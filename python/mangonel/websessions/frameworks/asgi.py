@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, late_plan, stream_headers, take_headers
+from mangonel.websessions.answer import REASONS, late_plan, one_vary, stream_headers, take_headers
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FORM_BYTES, HEADER, SAFE, check_request, token_in_form
 from mangonel.websessions.dependency import current_session
@@ -443,9 +443,18 @@ def _header(scope: Scope, wanted: bytes, *, last: bool = False) -> str | None:
 
 def _with(headers: Iterable[Any], added: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     """Return the headers with ours added; others' cookies stay, a Cache-Control that allows caching is removed."""
-    names = {name.lower().encode() for name, _ in added if name == "Cache-Control"}
-    kept = [(name, value) for name, value in headers if name.lower() not in names]
-    return kept + [(name.lower().encode(), value.encode("latin-1")) for name, value in added]
+    names = {name.lower().encode() for name, _ in added if name in ("Cache-Control", "Vary")}
+    kept, vary = [], []
+    for name, value in headers:
+        lower = name.lower()
+        if lower not in names:
+            kept.append((name, value))
+        elif lower == b"vary":
+            vary.append(value.decode("latin-1"))
+    return kept + [
+        (name.lower().encode(), (one_vary(vary, value) if name == "Vary" else value).encode("latin-1"))
+        for name, value in added
+    ]
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, error: WebSessionError) -> None:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, last_plan, stream_headers, take_headers
+from mangonel.websessions.answer import REASONS, last_plan, one_vary, stream_headers, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import (
     CSRFError,
@@ -137,7 +137,9 @@ class FlaskSessions(SessionInterface):
         session.state.headers_left = True
         store_at_close(session, response)
         for name, value in added:
-            if name == "Cache-Control":
+            if name == "Vary":
+                response.headers[name] = one_vary(response.headers.getlist(name), value)
+            elif name == "Cache-Control":
                 response.headers[name] = value
             else:
                 response.headers.add(name, value)

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import last_plan, promise, stream_headers, take_headers
+from mangonel.websessions.answer import last_plan, one_vary, promise, stream_headers, take_headers
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
@@ -368,8 +368,10 @@ class SessionMixin(_Base):
     def _add(self, added: list[tuple[str, str]]) -> None:
         headers = self._headers
         for name, value in added:
-            # There may be several of each, except Cache-Control.
-            if name in headers and name != "Cache-Control":
+            # There may be several of each, except these.
+            if name == "Vary" and name in headers:
+                headers[name] = one_vary(headers.get_list(name), value)
+            elif name in headers and name != "Cache-Control":
                 headers.add(name, value)
             else:
                 headers[name] = value

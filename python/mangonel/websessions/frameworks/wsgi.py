@@ -9,7 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
+from mangonel.websessions.answer import (
+    REASONS,
+    last_plan,
+    late_plan,
+    one_vary,
+    stream_headers,
+    take_headers,
+)
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.errors import StoreError, WebSessionError
 from mangonel.websessions.frameworks._shared import (
@@ -271,8 +278,11 @@ def require_fresh(within: Any) -> Callable[[View], View]:
 
 def with_headers(headers: Headers, added: Headers) -> Headers:
     """Return the response's headers with ours added; a Cache-Control that allows caching is removed."""
-    replaced = {name.lower() for name, _ in added if name == "Cache-Control"}
-    return [(name, value) for name, value in headers if name.lower() not in replaced] + added
+    replaced = {name.lower() for name, _ in added if name in ("Cache-Control", "Vary")}
+    vary = [value for name, value in headers if name.lower() == "vary"]
+    return [(name, value) for name, value in headers if name.lower() not in replaced] + [
+        (name, one_vary(vary, value) if name == "Vary" else value) for name, value in added
+    ]
 
 
 def _refuse(start_response: Start, status: int, added: Headers) -> list[bytes]:
