@@ -174,3 +174,39 @@ def test_the_right_password_opens_the_key(
             tlsCertificateKeyFilePassword=PASSWORD,
         )
         assert face.run(lambda: client.shop.orders.find_one()) is None
+
+
+@pytest.mark.parametrize("moment", ["wrap", "handshake", "decryption"])
+def test_an_applications_context_that_raises_anything_fails_a_check_and_not_the_monitor(
+    face: Face, certificates: Certificates, server_context: Any, moment: str
+) -> None:
+    left = [moment]
+
+    def fail_once(now: str) -> None:
+        if now in left:
+            left.remove(now)
+            raise RuntimeError("the card is not in its reader")
+
+    class Engine(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            fail_once("handshake")
+            super().do_handshake()
+
+        def read(self, *arguments: Any) -> Any:
+            fail_once("decryption")
+            return super().read(*arguments)
+
+    class Context(ssl.SSLContext):
+        sslobject_class = Engine
+
+        def wrap_bio(self, *arguments: Any, **options: Any) -> ssl.SSLObject:
+            fail_once("wrap")
+            return super().wrap_bio(*arguments, **options)
+
+    context = Context(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(certificates.authority)
+    with ScriptedServer(ssl_context=server_context()) as server:
+        server.on("find", EMPTY)
+        client = face.client(uri_of(server), ssl_context=context)
+        assert face.run(lambda: client.shop.orders.find_one()) is None
+    assert not left

@@ -54,6 +54,25 @@ def wait_for_all() -> None:
         time.sleep(0.0005)
 
 
+class _MonitorLoop(BlockingLoop):
+    """Does the steps of monitors. Any exception is a failed check: a monitor that ended would leave its server unseen.
+
+    An application's own `ssl_context` may raise anything.
+    """
+
+    def _connect(self, exchange: _core.Exchange | _core.Monitor) -> None:
+        try:
+            super()._connect(exchange)
+        except Exception as error:
+            exchange.handle_network_error(error)
+
+    def _talk(self, exchange: _core.Exchange | _core.Monitor, is_kept: bool = False) -> None:
+        try:
+            super()._talk(exchange, is_kept)
+        except Exception as error:
+            exchange.handle_network_error(error)
+
+
 class Starter:
     """Called by the core to start the monitoring of a server.
 
@@ -63,7 +82,7 @@ class Starter:
     def __init__(self, core: _core.Core, seed_list: SeedList | None = None) -> None:
         # The core keeps this object; a strong reference back would keep both for ever.
         self._core = ref(core)
-        self._loop = BlockingLoop(core)
+        self._loop = _MonitorLoop(core)
         self._seed_list = seed_list
         # The process in which the seed list's thread was started, and that thread.
         self._following: tuple[int, list[int]] | None = None
