@@ -103,6 +103,7 @@ def mangonel_client(request: pytest.FixtureRequest, mangonel_server: Server) -> 
 def mangonel_async_client(mangonel_server: Server) -> Iterator[AsyncMongoClient[Any]]:
     """An asyncio client of `mangonel_server`, for one test; it works on the event loop of the test."""
     import asyncio
+    from threading import Thread
 
     from mangonel import AsyncMongoClient
 
@@ -112,7 +113,10 @@ def mangonel_async_client(mangonel_server: Server) -> Iterator[AsyncMongoClient[
     async def close() -> None:
         await client.close()
 
-    asyncio.run(close())
+    # In its own thread: `asyncio.run` would take this thread's loop away, and fails beside one that is running.
+    closing = Thread(target=lambda: asyncio.run(close()))
+    closing.start()
+    closing.join()
 
 
 @pytest.fixture

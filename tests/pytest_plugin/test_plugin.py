@@ -217,3 +217,41 @@ def test_each_worker_of_xdist_starts_one_server_for_all_of_its_tests(run: Run, t
     assert finished.returncode == 0, finished.stdout
     assert "4 passed" in finished.stdout
     assert len(list(tmp_path.glob("server-*"))) == 2
+
+
+def test_the_asyncio_client_leaves_the_threads_event_loop_alone(run: Run, server: Server) -> None:
+    finished = run(
+        """
+        import asyncio
+        import pytest
+
+        loop = asyncio.new_event_loop()
+
+        @pytest.fixture
+        def running():
+            # As Playwright's blocking API: a loop counts as running between the steps of a test.
+            asyncio._set_running_loop(loop)
+            yield
+            asyncio._set_running_loop(None)
+
+        def test_uses_the_loop(mangonel_async_client):
+            asyncio.set_event_loop(loop)
+            loop.run_until_complete(mangonel_async_client.admin.command("ping"))
+
+        def test_the_loop_is_still_the_threads(mangonel_async_client):
+            assert asyncio.get_event_loop() is loop
+
+        def test_ends_beside_a_running_loop(running, mangonel_async_client):
+            pass
+
+        def test_last():
+            # The client's connections are closed when their loop runs.
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
+        """,
+        "--mangonel-uri",
+        server.uri,
+    )
+
+    assert finished.returncode == 0, finished.stdout
+    assert "4 passed" in finished.stdout
