@@ -98,6 +98,20 @@ async def main():
     await asyncio.sleep(0.1)
 asyncio.run(main())
 """,
+    "asyncio-client-gone-and-its-port-kept-by-a-traceback": """
+import asyncio, atexit, sys
+from mangonel import AsyncMongoClient
+from mangonel._faces import monitors
+atexit.register(lambda: monitors._running and print("monitors are still running"))
+async def main():
+    global failure
+    try:
+        async with asyncio.timeout(0.1):
+            await AsyncMongoClient(sys.argv[1]).shop.orders.find_one({'slow': 1})
+    except TimeoutError as error:
+        failure = error
+asyncio.run(main())
+""",
     "asyncio-loop-left-open": ASYNCIO
     + """
 loop = asyncio.new_event_loop()

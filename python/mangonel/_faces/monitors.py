@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from mangonel._options.seed_list import SeedList
 
-# The running monitors, by the lists that record their start: the dict calls below need no lock, since nothing can
-# interrupt either of them.
-_running: dict[int, None] = {}
+# The cores of the running monitors, by the lists that record their start: the dict calls below need no lock, since
+# nothing can interrupt either of them.
+_running: dict[int, Callable[[], _core.Core | None]] = {}
 
 # How many seconds the interpreter's exit waits for monitors. They are interrupted, so only an overloaded machine needs
 # this long.
@@ -44,11 +44,17 @@ def forget_all() -> None:
 
 
 def wait_for_all() -> None:
-    """Wait until every monitor has ended, at interpreter exit.
+    """End every monitor, at interpreter exit, and wait until all have ended.
 
     Python ends a thread that requests the GIL during shutdown, and ending a thread inside the Rust module crashes the
     process.
     """
+    for core_of in list(_running.values()):
+        # Its client may be gone: a coroutine of an operation that was broken off keeps only the port.
+        core = core_of()
+        if core is not None:
+            core.dismiss_watchers()
+        del core
     deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while _running and time.monotonic() < deadline:
         time.sleep(0.0005)
@@ -93,12 +99,12 @@ class Starter:
         if core is None:
             return
         if role == _KEEP_UP:
-            _start(started, _keep_up, self._core)
+            _start(started, self._core, _keep_up, self._core)
             return
         # This one first: after the other has started, there is no second call.
         if self._seed_list is not None:
             self._follow_hosts(core, self._seed_list)
-        _start(started, self._loop.drive, _core.Monitor(core, address, role))
+        _start(started, self._core, self._loop.drive, _core.Monitor(core, address, role))
 
     def _follow_hosts(self, core: _core.Core, seed_list: SeedList) -> None:
         if self._following is None or self._following[0] != getpid():
@@ -108,11 +114,12 @@ class Starter:
             bell = _thread.allocate_lock()
             bell.acquire()
             core.on_end(bell.release)
-            _start(started, _follow, self._core, seed_list, bell)
+            _start(started, self._core, _follow, self._core, seed_list, bell)
 
 
 def _start(
     started: list[int],
+    core_of: Callable[[], _core.Core | None],
     work: Callable[..., None],
     *args: Any,
     is_finalizing: Callable[[], bool] = sys.is_finalizing,
@@ -121,7 +128,7 @@ def _start(
     # no threads then. `is_finalizing` is a default argument, since the module's globals may be gone by then.
     if is_finalizing():
         return
-    _running[id(started)] = None
+    _running[id(started)] = core_of
     try:
         # One call, which no signal handler can interrupt: the thread is started and recorded, or neither.
         started.extend(map(_thread.start_new_thread, (_run,), ((started, work, args),)))
