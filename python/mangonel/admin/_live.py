@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mangonel.admin._allowed import seen_flow
 from mangonel.admin._list import row_texts
 from mangonel.admin._request import Request, Response
+from mangonel.bson import Timestamp
+from mangonel.errors import OperationFailure
 
 if TYPE_CHECKING:
     from mangonel.admin._port import Port
@@ -16,8 +21,10 @@ if TYPE_CHECKING:
 
 # How long one read of the change stream waits. After a wait without a change, a comment tests the connection.
 WAIT_MS = 2000
-# Sent first, and after every wait without a change that is shown.
-QUIET = b": \n\n"
+# Seconds for which a browser may have been away without missing a change.
+AWAY_S = 600
+# The beginning of a resume token: a time. The rest may tell the id of a document that the user may not see.
+_TIME = re.compile(r"82([0-9A-F]{16})")
 
 
 async def live_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
@@ -32,6 +39,9 @@ async def live_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
 
 class Live:
     """An event stream of one browser. Each part is one event or a comment; a mount sends one after the other.
+
+    A comment is sent first, and after every wait without a change that is shown. Both carry as their id the time up to
+    which the browser knows all changes, where the stream goes on when the browser reconnects.
 
     The event `change` is JSON with the `operation`, the `mark` of the row and, unless it is a deletion, the `id`, the
     `texts` and the `link` of the document. It is unknown whether the user could see a deleted document, so a deletion
@@ -49,25 +59,45 @@ class Live:
     async def part_flow(self, port: Port) -> bytes:
         """Return the next part; waits for some seconds at most."""
         if self._changes is None:
-            self._changes = self._shown.model.watch(max_await_time_ms=WAIT_MS)
-            # Open the stream before the browser gets the first part, so that it misses no change.
-            await port.call(self._changes.try_next)
-            return QUIET
+            # Opened before the browser gets the first part, so that it misses no change.
+            await self._open_flow(port)
+            return self._quiet()
         event = await port.call(self._changes.try_next)
-        return QUIET if event is None else await self._written_flow(port, event)
+        return self._quiet() if event is None else await self._written_flow(port, event)
+
+    async def _open_flow(self, port: Port) -> None:
+        since = _time_of(self._request.header("Last-Event-ID"))
+        if since is not None:
+            # The server's history may be shorter.
+            with suppress(OperationFailure):
+                await self._start_flow(port, start_at_operation_time=since)
+                return
+        await self._start_flow(port)
+
+    async def _start_flow(self, port: Port, **options: Any) -> None:
+        changes: Any = self._shown.model.watch(max_await_time_ms=WAIT_MS, **options)
+        await port.finish(changes.__aenter__() if port.is_async else changes.__enter__())
+        self._changes = changes
+
+    def _id(self) -> str:
+        found = _TIME.match(str((self._changes.token or {}).get("_data")))
+        return f"id: {found[1]}\n" if found is not None else ""
+
+    def _quiet(self) -> bytes:
+        return f": \n{self._id()}\n".encode()
 
     async def _written_flow(self, port: Port, event: Any) -> bytes:
         shown, document = self._shown, event.document
         if event.id is None:
-            return QUIET
+            return self._quiet()
         said: dict[str, Any] = {"operation": event.operation, "mark": shown.mark_of(event.id)}
         if event.operation != "delete":
             if document is None or not await self._is_shown_flow(port, document):
-                return QUIET
+                return self._quiet()
             said["id"] = shown.id_text(event.id)
             said["texts"] = row_texts(self._admin, self._request, shown, document)
             said["link"] = self._request.link(shown.title, "document", id=said["id"])
-        return f"event: change\ndata: {json.dumps(said)}\n\n".encode()
+        return f"event: change\n{self._id()}data: {json.dumps(said)}\n\n".encode()
 
     async def _is_shown_flow(self, port: Port, document: Any) -> bool:
         # Change streams ignore the default scope, so look for the document with a query, as lists do.
@@ -77,3 +107,11 @@ class Live:
         """Close the change stream."""
         if self._changes is not None:
             await port.call(self._changes.close)
+
+
+def _time_of(id: str | None) -> Timestamp | None:
+    """Return the time in an event's id; None if there is none, or if it is too far from now."""
+    if id is None or not re.fullmatch("[0-9A-F]{16}", id):
+        return None
+    found = Timestamp(int(id[:8], 16), int(id[8:], 16))
+    return found if abs(found.time - time.time()) < AWAY_S else None
