@@ -145,3 +145,21 @@ def test_a_browser_takes_each_number_that_the_field_takes(
     for name, value in wanted.items():
         found = re.search(rf' {name}="([^"]*)"', made)
         assert (found and found[1]) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("texts", ["a", "b"], "0 a, 1 b"),
+        ("texts", [], "nothing"),
+        ("counts", {"x": 1}, "0 x, 0 1"),
+        ("maybe_part", None, "nothing"),
+        ("payment", Card(number="7"), "Card, kind 0, number 7"),
+        ("text", "Bread", "Bread"),
+        ("literal", "x", "x"),
+        ("flag", False, "no"),
+    ],
+)
+def test_a_field_is_said_without_the_marks_of_a_form(name: str, value: Any, said: str) -> None:
+    spec = _forms.described(Everything, name)
+    assert _forms.said(spec, name, sent_back(make(Everything, **{name: value}))) == said

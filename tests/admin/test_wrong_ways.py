@@ -133,6 +133,16 @@ def test_a_slash_at_the_end_of_a_mount_does_not_count(visit: Callable[..., Visit
     assert "Post" in visitor.get("/").text
 
 
+@pytest.mark.parametrize("root", ["/P", "/P/"])
+@pytest.mark.parametrize("path", ["/Post", "/P/Post"])
+def test_a_prefix_of_a_server_is_one_whole_step_of_the_path(root: str, path: str) -> None:
+    # Some servers leave the prefix in the path, others remove it.
+    app = made(login=lambda name, password: name).asgi()
+    client = testclient.TestClient(app, base_url="https://admin.example", root_path=root)
+    assert client.get(path, follow_redirects=False).headers["location"] == "/P/-/login?next=%2FP%2FPost"
+    assert client.get(path.replace("Post", "-/admin.css")).status_code == 200
+
+
 def test_one_admin_is_mounted_twice(db: Connection) -> None:
     admin = made(login=lambda name, password: name)
     app = applications.Starlette(

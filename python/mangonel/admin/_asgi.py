@@ -79,9 +79,9 @@ class AsgiAdmin:
 
 def _below(scope: Scope) -> str:
     """Return the path below the place where the application is mounted."""
-    path, root = scope["path"], scope.get("root_path", "")
+    path, root = str(scope["path"]), str(scope.get("root_path", "")).rstrip("/")
     # Starlette leaves the path whole; other servers and frameworks remove the root.
-    return str(path[len(root) :] if root and path.startswith(root) else path)
+    return path[len(root) :] if path == root or path.startswith(f"{root}/") else path
 
 
 async def _read_flow(receive: Receive, reader: FormReader) -> None:

@@ -303,8 +303,8 @@ def _conflict(
                 del sent[key]
             sent |= {key: text for key, text in stored.items() if _forms.is_of(name, key)}
     faults = {
-        name: f"stored meanwhile: {_forms.said(name, stored)}"
-        for name, _ in edited
+        name: f"stored meanwhile: {_forms.said(spec, name, stored)}"
+        for name, spec in edited
         if form.get(f"_was.{name}") != stored[f"_was.{name}"] and _is_touched(name, form, request)
     }
     faults[""] = CONFLICT

@@ -347,11 +347,14 @@ def is_of(path: str, key: str) -> bool:
     return key == path or (key.startswith(path) and key[len(path)] in ".?#")
 
 
-def said(path: str, form: Form) -> str:
+def said(spec: Spec, path: str, form: Form) -> str:
     """Return a field's texts in a form as one readable text."""
-    found = [
-        f"{key[len(path) :].lstrip('.')} {text}".strip() for key, text in form.items() if is_of(path, key)
-    ]
+    found, leaf = [], leaf_of(spec)
+    options = dict(leaf.options) if leaf is not None else {}
+    for key, text in form.items():
+        # The other marks are for programs: a number of rows, or that there is a list.
+        if is_of(path, key) and not key.endswith("#") and not (key.endswith("?") and text in ("", "1")):
+            found.append(f"{key[len(path) :].strip('.?@')} {options.get(text, text)}".strip())
     return ", ".join(text for text in found if text) or "nothing"
 
 
