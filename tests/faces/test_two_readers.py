@@ -12,7 +12,7 @@ from mangonel import gridfs
 from mangonel.bson import ObjectId
 from mangonel.errors import InvalidOperation
 from tools.faces import EMPTY, TIMEOUT, Face, found
-from tools.scripted_server import Request, ScriptedServer
+from tools.scripted_server import Close, Request, ScriptedServer
 
 ONE, TWO, THREE = ({"_id": number} for number in (1, 2, 3))
 CHANGES: dict[str, Any] = {"_id": {"_data": "1"}, "operationType": "insert"}
@@ -89,6 +89,28 @@ def test_a_change_stream_goes_on(face: Face, orders: Any, scripted_server: Scrip
         held.gate.set()
     assert first.result(TIMEOUT) == CHANGES
     assert stream.alive
+
+
+def test_a_change_stream_closed_while_it_resumes_leaves_no_cursor(
+    face: Face, orders: Any, scripted_server: ScriptedServer
+) -> None:
+    opened = {**EMPTY, "operationTime": 1}
+    scripted_server.once("aggregate", {**opened, "cursor": {**EMPTY["cursor"], "id": 5}})
+    scripted_server.once("getMore", Close())
+    stream = face.run(orders.watch)
+    held = Held(scripted_server, "aggregate", {**opened, "cursor": {**EMPTY["cursor"], "id": 6}})
+    first = face.start(stream.try_next)
+    scripted_server.wait_for("aggregate", 2)
+    face.run(stream.close)
+    held.gate.set()
+    assert first.result(TIMEOUT) is None
+    assert not stream.alive
+    # The stream is still referred to, so no finalizer has killed it.
+    killed = {
+        id for request in scripted_server.wait_for("killCursors", 2) for id in request.command["cursors"]
+    }
+    assert killed == {5, 6}
+    assert len(scripted_server.received("getMore")) == 1
 
 
 def test_a_cursor_closed_before_its_first_batch_is_ended_on_the_server(

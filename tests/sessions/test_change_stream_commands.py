@@ -241,6 +241,29 @@ def test_stream_goes_on_as_in_pymongo(name: str) -> None:
     assert seen["mangonel"] == seen["pymongo"]
 
 
+@pytest.mark.parametrize("label", ["ResumableChangeStreamError", "NonResumableChangeStreamError"])
+def test_a_cursor_that_failed_is_killed_once(label: str) -> None:
+    with deployment("replica set") as server, mangonel.MongoClient(server.uri) as client:
+        server.once("aggregate", first(behind=1), first(2, id=Int64(0)))
+        server.once("getMore", failing(5, label))
+        stream = client.db.things.watch()
+        run(lambda *_: stream.try_next(), server, client)
+        # A closing client sends what it has left to do.
+        client.close()
+
+        assert [request.command["cursors"] for request in server.received("killCursors")] == [[CURSOR]]
+
+
+def test_a_stream_resumes_within_a_limit_below_its_wait() -> None:
+    with deployment("replica set") as server, mangonel.MongoClient(server.uri) as client:
+        server.once("aggregate", first(behind=1), first(2))
+        server.once("getMore", failing(43))
+        stream = client.db.things.watch(max_await_time_ms=600_000)
+
+        with mangonel.timeout(500):
+            assert stream.try_next() == change(2)
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments_are_refused_as_in_pymongo(name: str) -> None:
     seen: dict[str, Any] = {}

@@ -107,6 +107,8 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
             if value is not None:
                 self._options[name] = value
         self._max_await_time_ms = options["max_await_time_ms"]
+        # Only here: an open stream resumes within a shorter limit of a later call too.
+        check_wait(self._max_await_time_ms, self._port.timeout)
         self._batch_size = batch_size
         self._comment = options["comment"]
         self._session = session_of(self._port, options["session"])
@@ -165,8 +167,9 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
                 if self._is_lost():
                     await self._open_flow()
                     change = self._pop()
-                if change is None and not self._is_lost():
-                    change = await self._fetch_flow()
+                if change is None and self._cursor is not None and self._cursor.alive:
+                    await self._cursor._fetch_once_flow()
+                    change = self._pop()
             except PyMongoError as error:
                 # Another task or thread closed the stream while this one waited: it has ended without an error, and is
                 # not reopened.
@@ -194,20 +197,6 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
             if change is not None:
                 return change
         return None
-
-    async def _fetch_flow(self) -> _DocumentType | None:
-        cursor = self._cursor
-        if cursor is None:
-            return None
-        id, server, namespace = cursor._id, cursor._server, cursor._namespace
-        try:
-            await cursor._fetch_once_flow()
-        except OperationFailure as error:
-            # The server may still have the cursor open; the connection works, so killing it is quick.
-            if id and not isinstance(error, CursorNotFound):
-                cursor._abandoned_cursors.abandon_cursor(server, *namespace, id)
-            raise
-        return self._pop()
 
     # Changes and their tokens.
 
@@ -254,7 +243,6 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
 
     async def _open_flow(self) -> None:
         """Open a cursor where the last one stopped, or at the caller's start."""
-        check_wait(self._max_await_time_ms, self._port.timeout)
         batch_size = self._batch_size
         source, session = self._source, self._session
         options = dict(self._options)
@@ -292,6 +280,10 @@ class _ChangeStream(OfThisProcess, Generic[_DocumentType]):
             self._comment,
             session,
         )
+        if self._is_closed:
+            # Another task or thread closed the stream, and did not know this cursor.
+            self._end()
+            return
         # The limit holds for each change anew.
         self._cursor._port = self._port
         if batch.is_empty:
