@@ -243,6 +243,10 @@ def test_paths_and_views_that_other_servers_call_are_left_out() -> None:
     routes = [Route(path, page, methods=["POST"]) for path in ("/hook/x", "/other")]
     with TestClient(Starlette(routes=routes, middleware=checking), base_url=HOST) as client:
         assert [client.post(path).status_code for path in ("/hook/x", "/other")] == [200, 403]
+    # A server's prefix is a part of the path, or was removed by the proxy.
+    whole = TestClient(Starlette(routes=routes, middleware=checking), base_url=HOST, root_path="/shop")
+    for path, status in (("/shop/hook/x", 200), ("/hook/x", 200), ("/shop/other", 403), ("/shophook/x", 403)):
+        assert whole.post(path).status_code == status, path
     app = flask.Flask("tests", root_path="/")
     memory().init_flask(app, csrf=True)
     app.post("/hook")(csrf_exempt(lambda: "done"))

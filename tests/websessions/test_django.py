@@ -545,3 +545,16 @@ def test_each_process_has_a_client_and_what_is_down_is_named(server: Server, tmp
     program = FORKING.format(here=str(HERE), uri=server.uri.replace("/?", "/forking?"), folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "done", done.stderr
+
+
+def test_a_path_without_websessions_is_found_below_the_prefix_of_a_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(settings, "WEBSESSIONS_EXCLUDE", ["/health"], raising=False)
+    sessions = WebSessions[Any](MemoryStore(), events=lambda event: None)
+    routes = [
+        path(name, lambda request: HttpResponse(hasattr(request, "session"))) for name in ("health", "page")
+    ]
+    transport = httpx.WSGITransport(django_site.handler(sessions, routes=routes), script_name="/shop")
+    with httpx.Client(transport=transport, base_url="https://shop.example") as client:
+        assert [client.get(name).text for name in ("/health", "/page")] == ["False", "True"]

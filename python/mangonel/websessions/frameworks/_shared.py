@@ -62,6 +62,16 @@ class Paths:
     def __contains__(self, path: str) -> bool:
         return path in self._exact or (bool(self._below) and path.startswith(self._below))
 
+    def hold(self, path: str, prefix: str) -> bool:
+        """Return whether a path is one of these, as a whole or below the prefix of its application.
+
+        Servers disagree: uvicorn's `--root-path` is a part of each path, FastAPI's `root_path` is not.
+        """
+        prefix = prefix.rstrip("/")
+        return path in self or (
+            bool(prefix) and path.startswith(f"{prefix}/") and path[len(prefix) :] in self
+        )
+
 
 def last_of(header: str) -> str:
     """Return the last value of a header that proxies append to: the one of our own proxy."""

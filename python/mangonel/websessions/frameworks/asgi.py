@@ -77,7 +77,9 @@ class SessionMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request or WebSocket."""
-        if scope["type"] not in ("http", "websocket") or scope["path"] in self._paths:
+        if scope["type"] not in ("http", "websocket") or self._paths.hold(
+            scope["path"], scope.get("root_path", "")
+        ):
             await self.app(scope, receive, send)
             return
         sessions = self.sessions
@@ -328,7 +330,7 @@ class CSRFMiddleware:
             await self.app(scope, receive, send)
             return
         session = scope.get("session")
-        if scope["path"] in self._paths:
+        if self._paths.hold(scope["path"], scope.get("root_path", "")):
             await self.app(scope, receive, send)
             return
         if not isinstance(session, WebSession):

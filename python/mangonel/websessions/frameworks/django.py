@@ -592,7 +592,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
         return run_now(self._visit_flow(request, self.sessions.blocking, respond))
 
     async def _visit_flow(self, request: HttpRequest, face: Any, respond: Respond) -> HttpResponseBase:
-        if request.path in self._paths:
+        if request.path in self._paths or request.path_info in self._paths:
             return await respond(request)
         try:
             session = await face._load_flow(view_of(request.META, request.is_secure(), self.sessions))
