@@ -7,13 +7,17 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import mangonel
 from mangonel import AsyncMongoClient, MongoClient, server
+from mangonel._faces.sockets import is_patched_by_gevent
 from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from tools.faces import (
     EMPTY,
@@ -26,8 +30,10 @@ from tools.faces import (
     open_sockets,
     pool_sizes,
 )
-from tools.interrupts import press_ctrl_c
+from tools.interrupts import places, press_ctrl_c
 from tools.scripted_server import Close, Hang, Raw, Reply, ScriptedServer
+
+FOLDERS = (str(Path(mangonel.__file__).parent),)
 
 
 def _spawned(uri: str, is_async: bool, results: Any) -> None:
@@ -119,6 +125,38 @@ def test_ctrl_c_ends_a_loop_and_its_connection(loop_name: str, scripted_server: 
         runner.run(ask())
     thread.join()
     gc.collect()
+    eventually(lambda: scripted_server.open_connections == 0)
+
+
+@pytest.mark.parametrize("make", [MongoClient, AsyncMongoClient])
+def test_ctrl_c_in_the_finalizer_of_a_client_reaches_the_program(
+    make: Any, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_patched_by_gevent():
+        pytest.skip("a signal interrupts the greenlet that runs: here the one that sends it")
+    scripted_server.on("find", EMPTY)
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: lost.append(report.object))
+
+    def drop() -> None:
+        client = make(scripted_server.uri)
+        value = client.shop.orders.find_one()
+        if make is AsyncMongoClient:
+            runner.run(value)
+
+    def drop_at(place: int) -> None:
+        places(drop, FOLDERS, place, in_finalizers=True)
+        eventually(lambda: False, "KeyboardInterrupt")
+
+    with asyncio.Runner() as runner:
+        drop()
+        count = places(drop, FOLDERS, in_finalizers=True)
+        assert count > 3
+        # The first place is before the finalizer's first line, so it can do nothing there.
+        for at in range(2, count + 1):
+            with pytest.raises(KeyboardInterrupt):
+                drop_at(at)
+    assert not lost
     eventually(lambda: scripted_server.open_connections == 0)
 
 

@@ -33,7 +33,7 @@ from mangonel._core import (
     send_some,
 )
 from mangonel._faces.deadline import within
-from mangonel._faces.port import LARGEST_MESSAGE
+from mangonel._faces.port import LARGEST_MESSAGE, close_dropped
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import begin_lookup, is_numeric, resolve, tune
 from mangonel._faces.streams import Stream, close_on, forget, until_done
@@ -262,10 +262,7 @@ class AioPort(_core.LoopPort):
         # Every running operation holds the port, so no operation uses these connections; but the loops still watch
         # them, and threads monitor the servers.
         if hasattr(self, "_core"):
-            if sys.is_finalizing():
-                # Listeners can no longer import modules.
-                self._core.set_publisher(None, 0)
-            self._core.close()
+            close_dropped(self._core)
 
 
 class _LoopState:

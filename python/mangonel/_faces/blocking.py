@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import _thread
 import os
-import sys
 import time
 from _weakref import ref
 
@@ -28,7 +27,7 @@ from mangonel._core import (
     run_now,
 )
 from mangonel._faces.deadline import within
-from mangonel._faces.port import LARGEST_MESSAGE
+from mangonel._faces.port import LARGEST_MESSAGE, close_dropped
 from mangonel._faces.sockets import (
     IS_WINDOWS,
     acquire_within,
@@ -321,11 +320,7 @@ class BlockingPort(BlockingLoop):
         if shard is None:
             return
         if self._owns_core:
-            if sys.is_finalizing():
-                # Listeners can no longer import modules.
-                self._core.set_publisher(None, 0)
-            # The things that the core watches must be released too.
-            self._core.close()
+            close_dropped(self._core)
         else:
             self._core.close_shard(shard)
 

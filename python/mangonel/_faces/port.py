@@ -7,6 +7,10 @@ port that never suspends runs a flow with `_core.run_now`.
 
 from __future__ import annotations
 
+import _thread
+import os
+import sys
+
 from mangonel._light import Protocol, TypeVar
 from mangonel.errors import InvalidOperation
 
@@ -85,6 +89,38 @@ class Port(Protocol):
 
     def close(self) -> None:
         """Release the port's resources other than connections."""
+
+
+def close_dropped(
+    core: _core.Core,
+    is_finalizing: Callable[[], bool] = sys.is_finalizing,
+    start: Callable[..., Any] = _thread.start_new_thread,
+) -> None:
+    """Close the client of a port that is being dropped. A Ctrl-C meanwhile interrupts the program afterwards.
+
+    The functions are default arguments, since the module's globals may be gone by then.
+    """
+    try:
+        if is_finalizing():
+            # Listeners can no longer import modules.
+            core.set_publisher(None, 0)
+        # The things that the core watches must be released too.
+        core.close()
+    except KeyboardInterrupt:
+        core.close()
+        # Python drops what a finalizer raises, and the program would go on. Signals are handled in the main thread,
+        # most probably after the finalizer.
+        start(_interrupt_again, ())
+
+
+def _interrupt_again() -> None:
+    from signal import SIGINT, getsignal
+
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    elif callable(getsignal(SIGINT)):
+        # A real signal also ends a wait of the main thread.
+        os.kill(os.getpid(), SIGINT)
 
 
 def refuse_encryption(port: Port, what: str) -> None:
