@@ -111,3 +111,30 @@ def test_a_sub_interpreter_is_refused(before: str) -> None:
         r"WSGIApplicationGroup %\{GLOBAL\}\n",
         ended.stdout,
     )
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, mangonel
+for found in pkgutil.walk_packages(mangonel.__path__, "mangonel.", onerror=lambda name: None):
+    if found.name.startswith("mangonel.lab") or found.name.endswith("__main__"):
+        continue
+    try:
+        module = importlib.import_module(found.name)
+    except Exception as error:
+        # It needs a package that is not installed, or settings.
+        print(found.name, type(error).__name__)
+        continue
+    # Not `isinstance`, which would make Django's lazy objects look for settings.
+    classes = [value for value in vars(module).values() if issubclass(type(value), type)]
+    print(found.name, sorted({f"{each.__module__}.{each.__qualname__}" for each in classes}))
+"""
+
+
+def test_every_module_has_the_same_classes_without_docstrings_and_asserts() -> None:
+    plain, optimised = (
+        subprocess.run([sys.executable, *flags, "-c", IMPORT_ALL], check=True, capture_output=True, text=True)
+        for flags in ([], ["-OO"])
+    )
+
+    assert "mangonel.api.AsyncMongoClient" in plain.stdout
+    assert optimised.stdout == plain.stdout

@@ -15,6 +15,9 @@ def publish(names: Mapping[str, object], module: str) -> None:
         module: the public module, where users find the classes.
     """
     for found in names.values():
-        if isinstance(found, type) and found.__module__ == names["__name__"] and found.__doc__ is None:
-            found.__doc__ = next(base.__doc__ for base in found.__bases__ if base.__name__.startswith("_"))
-            found.__module__ = module
+        if isinstance(found, type) and found.__module__ == names["__name__"]:
+            # Not told by missing docstrings: with `python -OO` no class has one.
+            for base in found.__bases__:
+                if base.__name__.startswith("_"):
+                    found.__doc__ = base.__doc__
+                    found.__module__ = module
