@@ -14,7 +14,7 @@ from admin_visitor import Page, Visitor
 
 from mangonel.admin import Admin
 from mangonel.admin._files import Download
-from mangonel.odm import Connection
+from mangonel.odm import Connection, Document
 from mangonel.websessions import WebSessions
 
 httpx = pytest.importorskip("httpx")
@@ -134,7 +134,29 @@ def test_pages_are_the_same_on_every_mount(visitor: Visitor) -> None:
     answer = visitor.client.get("/admin/-/admin.css")
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/css; charset=utf-8")
     assert visitor.client.head("/admin/Post").text == ""
+    assert visitor.client.head("/admin/Post/live").text == ""
     assert visitor.client.put("/admin/Post").status_code == 405
+
+
+class Größe(Document):
+    __collection__ = "admin_sizes"
+
+    name: str
+
+
+# httpx encodes no such path for WSGI.
+@pytest.mark.parametrize("mount", ["asgi", "tornado"])
+def test_a_model_may_have_a_name_that_is_not_ascii(mount: str, db: Connection) -> None:
+    admin = Admin(
+        Größe, sessions=WebSessions("memory:"), login=lambda name, password: name, allowed=lambda *asked: True
+    )
+    for client in MOUNTS[mount](db, admin):
+        cookies = Cookies()
+        client.event_hooks = {"request": [cookies.request], "response": [cookies.response]}
+        visitor = Visitor(client)
+        page = visitor.send(visitor.get("/Größe"), name="ada", password="right")
+        assert page.links["New"] == "/admin/Gr%C3%B6%C3%9Fe/new"
+        assert "XL is created." in visitor.send(visitor.get(page.links["New"]), name="XL").text
 
 
 def test_a_large_file_is_stored_and_one_above_the_limit_is_refused(visitor: Visitor, admin: Admin) -> None:

@@ -24,7 +24,7 @@ NONE = "—"
 
 def page(admin: Admin, request: Request, title: str, *content: Any, status: int = 200) -> Response:
     """Return a page of the admin."""
-    static = f"{request.base}/-"
+    static = request.link("-")
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

@@ -34,7 +34,8 @@ async def live_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
         ("Cache-Control", "no-store"),
         ("X-Accel-Buffering", "no"),
     )
-    return Response(headers=headers, stream=Live(admin, request, shown))
+    stream = None if request.method == "HEAD" else Live(admin, request, shown)
+    return Response(headers=headers, stream=stream)
 
 
 class Live:

@@ -36,7 +36,7 @@ def login_address(admin: Admin, request: Request, after: str | None) -> str:
         raise Refused(403, "log in first")
     if callable(admin.login):
         return request.link("-", "login", next=after)
-    if request.base and admin.login.startswith(f"{request.base}/"):
+    if request.base and admin.login.startswith((request.link(), f"{request.base}/")):
         raise ValueError(f"expected login= outside of the admin at {request.base}, got {admin.login!r}")
     sign = "&" if "?" in admin.login else "?"
     return f"{admin.login}{sign}{urlencode({'next': after or request.link()})}"
@@ -89,6 +89,6 @@ def _inside(request: Request, wanted: str) -> str:
     is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and ".." not in wanted
     return (
         wanted
-        if wanted.startswith(f"{request.base}/") and not wanted.startswith("//") and is_plain
+        if wanted.startswith(request.link()) and not wanted.startswith("//") and is_plain
         else request.link()
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from mangonel.admin._markup import Markup
 
@@ -108,9 +108,9 @@ class Request:
         self.files.update(reader.files)
 
     def link(self, *steps: str, **query: Any) -> str:
-        """Return the address of another page of the admin; values that are None are left out."""
+        """Return the address of another page of the admin, in ASCII; values that are None are left out."""
         asked = urlencode({key: value for key, value in query.items() if value is not None})
-        return f"{self.base}/{'/'.join(steps)}{'?' if asked else ''}{asked}"
+        return f"{quote(self.base)}/{quote('/'.join(steps))}{'?' if asked else ''}{asked}"
 
 
 @dataclass(frozen=True, slots=True)
