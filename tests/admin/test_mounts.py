@@ -16,6 +16,7 @@ from mangonel.admin import Admin
 from mangonel.admin._files import Download
 from mangonel.odm import Connection, Document
 from mangonel.websessions import WebSessions
+from mangonel.websessions.frameworks.asgi import SessionMiddleware
 
 httpx = pytest.importorskip("httpx")
 
@@ -362,15 +363,18 @@ def test_a_stream_tells_of_changes_on_wsgi(db: Connection, admin: Admin) -> None
         body.close()
 
 
+@pytest.mark.parametrize("is_inside", [False, True])
 def test_a_stream_tells_of_changes_on_asgi_and_ends_with_its_websession(
-    db: Connection, admin: Admin, monkeypatch: Any
+    db: Connection, admin: Admin, is_inside: bool, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("mangonel.admin._asgi.REVALIDATE", 0.2)
-    asyncio.run(asyncio.wait_for(_followed(admin, db), TIMEOUT_S))
-
-
-async def _followed(admin: Admin, db: Connection) -> None:
     app = admin.asgi()
+    if is_inside:
+        app = SessionMiddleware(app, admin.sessions)
+    asyncio.run(asyncio.wait_for(_followed(app, admin, db), TIMEOUT_S))
+
+
+async def _followed(app: Any, admin: Admin, db: Connection) -> None:
     sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     cookies = Cookies()
     async with httpx.AsyncClient(

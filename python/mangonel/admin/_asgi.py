@@ -12,6 +12,7 @@ from mangonel.admin._body import FormReader
 from mangonel.admin._port import LOOP
 from mangonel.admin._request import Refused, Request, Response, query_of
 from mangonel.admin._routes import answer_flow, static
+from mangonel.websessions.frameworks._shared import watch
 from mangonel.websessions.frameworks.asgi import SessionMiddleware
 from mangonel.websessions.session import WebSession
 
@@ -34,7 +35,7 @@ class AsgiAdmin:
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._alone = SessionMiddleware(self._answer, admin.sessions, revalidate=REVALIDATE)
+        self._alone = SessionMiddleware(self._answer, admin.sessions)
         # Servers look for a coroutine function here; without one they assume another kind of application.
         vars(self)["__call__"] = self._serve
 
@@ -74,7 +75,7 @@ class AsgiAdmin:
         if response.stream is None:
             await _send(send, response, with_body=request.method != "HEAD")
         else:
-            await _stream(receive, send, response, response.stream)
+            await _stream(receive, send, response, response.stream, scope["session"])
 
 
 def _below(scope: Scope) -> str:
@@ -106,7 +107,9 @@ async def _send(send: Send, response: Response, *, with_body: bool = True) -> No
     await send({"type": "http.response.body", "body": response.body if with_body else b""})
 
 
-async def _stream(receive: Receive, send: Send, response: Response, stream: Live | Download) -> None:
+async def _stream(
+    receive: Receive, send: Send, response: Response, stream: Live | Download, session: WebSession[Any]
+) -> None:
     """Send the parts of a stream until it ends, the browser leaves or its websession ends."""
 
     async def parts() -> None:
@@ -119,6 +122,9 @@ async def _stream(receive: Receive, send: Send, response: Response, stream: Live
 
     await send(_start(response))
     tasks = [asyncio.ensure_future(parts()), asyncio.ensure_future(left())]
+    if stream.is_endless:
+        # Not the middleware's, which may be the application's and check nothing.
+        tasks.append(asyncio.ensure_future(watch(session, REVALIDATE, _nothing)))
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -130,6 +136,10 @@ async def _stream(receive: Receive, send: Send, response: Response, stream: Live
         raise results[0]
     with contextlib.suppress(OSError):
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _nothing() -> None:
+    """The end of a websession needs no more than the end of its stream."""
 
 
 async def _live(receive: Receive, send: Send) -> None:
