@@ -356,6 +356,24 @@ def callback_that_raises(client: Any, things: Any, server: Any) -> Any:
         session.with_transaction(callback)
 
 
+def callback_that_stops(client: Any, things: Any, server: Any) -> Any:
+    with client.start_session() as session:
+
+        def callback(session: Any) -> None:
+            things.insert_one({}, session=session)
+            raise StopIteration("mine")
+
+        session.with_transaction(callback)
+
+
+def callback_that_runs_a_coroutine_that_stops(client: Any, things: Any, server: Any) -> Any:
+    async def stop() -> None:
+        raise StopIteration("not mine")
+
+    with client.start_session() as session:
+        session.with_transaction(lambda _: stop().send(None))
+
+
 def callback_that_commits(client: Any, things: Any, server: Any) -> Any:
     with client.start_session() as session:
 

@@ -352,7 +352,15 @@ class _ClientSession(OfThisProcess):
             raise TypeError(f'expected a function for "callback", got {type(callback).__name__}')
         settings = (read_concern, write_concern, read_preference, max_commit_time_ms)
         port = self._port_within(timeout_ms)
-        return port.flow(self._with_transaction_flow(callback, settings))
+        try:
+            return port.flow(self._with_transaction_flow(callback, settings))
+        except RuntimeError as error:
+            # A coroutine, and so a flow, cannot raise StopIteration: Python puts that of a callback below this error.
+            stop = error.__cause__
+            raised: Any = stop and stop.__traceback__
+            if isinstance(stop, StopIteration) and raised.tb_frame.f_code is self._port.call.__code__:
+                raise stop from None
+            raise
 
     async def _with_transaction_flow(self, callback: Any, settings: tuple[Any, ...]) -> Any:
         from random import random
