@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from typing import Any
 
 import pytest
 
+from mangonel.errors import InvalidOperation
 from mangonel.odm import Connection, Document, Embedded, File, after, field, inc
 
 
@@ -57,6 +59,65 @@ def test_changes_come_as_instances(db: Connection, face: Any) -> None:
     assert events[0].document.inner == Inner(n=1)
     assert events[1].updated == {"name": "b"}
     assert events[2].document is None
+
+
+def test_a_closed_change_stream_stays_closed(db: Connection, face: Any) -> None:
+    changes = Thing.watch(max_await_time_ms=50)
+    assert face.call(changes, "try_next") is None
+    face.save(Thing(name="a"))
+    events = []
+
+    def read() -> None:
+        for event in changes:
+            events.append((event.document and event.document.name, event.token))
+            changes.close()
+
+    async def aread() -> None:
+        async for event in changes:
+            events.append((event.document and event.document.name, event.token))
+            await changes.aclose()
+
+    face.run(aread) if face.is_async else read()
+    assert [name for name, _ in events] == ["a"]
+    assert changes.token == events[0][1]
+    face.save(Thing(name="b"))
+    assert face.call(changes, "try_next") is None
+    # Continued elsewhere.
+    again = Thing.watch(resume_after=changes.token)
+    assert face.call(again, "try_next").document.name == "b"
+    face.call(again, "close")
+
+
+def test_a_change_stream_closed_before_it_is_opened_sends_nothing(db: Connection, face: Any) -> None:
+    changes = Thing.watch()
+    face.call(changes, "close")
+    assert face.call(changes, "try_next") is None
+
+    async def aread() -> list[Any]:
+        return [event async for event in changes]
+
+    assert (face.run(aread) if face.is_async else list(changes)) == []
+    assert changes.token is None
+
+
+def test_two_tasks_do_not_open_a_change_stream_twice(db: Connection, face: Any) -> None:
+    if not face.is_async:
+        pytest.skip("threads would have to meet")
+
+    async def steps() -> None:
+        changes = Thing.watch(max_await_time_ms=50)
+        found = await asyncio.gather(changes.atry_next(), changes.atry_next(), return_exceptions=True)
+        assert found[0] is None
+        assert isinstance(found[1], InvalidOperation)
+        # Closed by another task while it is opened: not even a stream without a reader stays open.
+        changes = Thing.watch()
+        opening = asyncio.ensure_future(changes.__aenter__())
+        await asyncio.sleep(0)
+        await changes.aclose()
+        await opening
+        assert not changes._stream.alive
+
+    face.run(steps)
 
 
 def test_files_of_documents_are_in_gridfs(db: Connection, face: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from mangonel import _core, timeout
 from mangonel._arguments import expect
 from mangonel._shared.collection.write_support import server_limits_flow
+from mangonel._shared.cursors.cursor import refuse_second
 from mangonel.bson import decode
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ChangesTwins
@@ -47,11 +48,17 @@ class Event(Generic[T]):
 class Changes(Generic[T], ChangesTwins[T]):
     """A change stream of a model's collection, for `with` and `for`, or `async with` and `async for`.
 
+    It is opened by the first of these or by the first `try_next`. Once closed, it stays closed: iteration ends.
+
     Example:
         >>> with Order.watch() as changes:
         ...     for event in changes:
         ...         print(event.operation, event.document)
     """
+
+    # Whether a call is opening the stream. A second task or thread would open another.
+    _is_opening = False
+    _is_closed = False
 
     def __init__(self, query: Any, pipeline: Iterable[Any], options: dict[str, Any]) -> None:
         self._query = query
@@ -68,17 +75,29 @@ class Changes(Generic[T], ChangesTwins[T]):
         return self._request
 
     async def _open_flow(self, request: Any) -> Changes[T]:
-        if self._stream is None:
-            keywords = {**request.keywords, **self._options}
-            of_model = _of_family(self._query._conditions())
-            if self._model.__tenant__ is not None:
-                of_model += watched(self._model, self._options["full_document"])
-                if of_model and "full_document_before_change" not in self._options:
-                    keywords |= await self._limited_flow(_images_flow, self._model, request)
-            stages = [*of_model, *self._pipeline]
-            act = partial(raw_collection(request.collection).watch, stages, **keywords)
-            self._stream = await self._limited_flow(request.port.call, act)
+        if self._stream is None and not self._is_closed:
+            if self._is_opening:
+                refuse_second("change stream", "change", "changes")
+            self._is_opening = True
+            try:
+                self._stream = await self._opened_flow(request)
+            finally:
+                self._is_opening = False
+            if self._is_closed:
+                # Another task or thread closed it meanwhile.
+                await request.port.call(self._stream.close)
         return self
+
+    async def _opened_flow(self, request: Any) -> Any:
+        keywords = {**request.keywords, **self._options}
+        of_model = _of_family(self._query._conditions())
+        if self._model.__tenant__ is not None:
+            of_model += watched(self._model, self._options["full_document"])
+            if of_model and "full_document_before_change" not in self._options:
+                keywords |= await self._limited_flow(_images_flow, self._model, request)
+        stages = [*of_model, *self._pipeline]
+        act = partial(raw_collection(request.collection).watch, stages, **keywords)
+        return await self._limited_flow(request.port.call, act)
 
     async def _limited_flow(self, act_flow: Any, *arguments: Any) -> Any:
         """Wait for one reply, within the query's time limit."""
@@ -88,6 +107,11 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     async def _next_flow(self, request: Any, method: str) -> Event[T] | None:
         await self._open_flow(request)
+        if self._stream is None:
+            # Closed before it was opened.
+            if method == "next":
+                raise StopAsyncIteration
+            return None
         found = await self._limited_flow(request.port.call, getattr(self._stream, method))
         return None if found is None else self._event(found)
 
@@ -119,8 +143,9 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     @property
     def token(self) -> Any:
-        """The resume token of the stream, or None before it is opened."""
-        return None if self._stream is None else self._stream.resume_token
+        """The resume token of the stream, a dict as in its events, or None before it is opened."""
+        token = None if self._stream is None else self._stream.resume_token
+        return None if token is None else dict(token)
 
     def __enter__(self) -> Changes[T]:
         request = self._asked(False)
@@ -134,23 +159,25 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     def __next__(self) -> Event[T]:
         self.__enter__()
+        if self._stream is None:
+            raise StopIteration
         # Not in a flow, since StopIteration cannot leave one.
         with timeout(self._query._seconds):
             return self._event(self._stream.next())
 
     @terminal
     def try_next(self) -> Event[T] | None:
-        """Return the next change if one arrives within `max_await_time_ms`, or None."""
+        """Return the next change if one arrives within `max_await_time_ms`, or None; None too once it is closed."""
         request = self._asked(IS_ASYNC)
         return request.port.flow(self._next_flow(request, "try_next"))
 
     @terminal
     def close(self) -> None:
-        """Close the stream."""
-        stream, self._stream = self._stream, None
+        """End the stream, on the server too. Closing twice does nothing."""
+        self._is_closed = True
         ended: Any = _core.odm_finished(None) if IS_ASYNC else None
-        if stream is not None:
-            ended = stream.close()
+        if self._stream is not None:
+            ended = self._stream.close()
         return ended
 
     def __aenter__(self) -> Coroutine[Any, Any, Changes[T]]:
