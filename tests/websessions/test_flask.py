@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +12,7 @@ import flask_login
 import pytest
 from browser import after
 from markupsafe import Markup
+from werkzeug.test import EnvironBuilder
 
 from mangonel.websessions import MemoryStore, UsageError, WebSessions
 from mangonel.websessions.testing import FakeClock
@@ -249,3 +252,26 @@ def test_messages_that_are_flashed_side_by_side_are_shown_once(does_read: bool) 
     left = ["second"] if does_read else ["first", "second", "third"]
     assert client.get("/read", base_url=HOST).json == {"shown": left}
     assert client.get("/read", base_url=HOST).json == {"shown": []}
+
+
+def test_a_response_is_freed_without_the_garbage_collector() -> None:
+    app, sessions = flask.Flask("tests", root_path="/"), WebSessions[Any](MemoryStore())
+    sessions.init_flask(app)
+    made: list[Any] = []
+
+    @app.get("/")
+    def page() -> flask.Response:
+        answer = flask.Response(str(flask.session.user))
+        made.append(weakref.ref(answer))
+        return answer
+
+    gc.collect()
+    gc.disable()
+    try:
+        body = app.wsgi_app(EnvironBuilder(base_url=HOST).get_environ(), lambda *started: lambda data: None)
+        assert b"".join(body) == b"None"
+        body.close()  # type: ignore[attr-defined]
+        del body
+        assert made[0]() is None
+    finally:
+        gc.enable()

@@ -142,6 +142,8 @@ def store_at_close(session: WebSession[Any], response: Any) -> None:
     close, status = response.close, response.status_code
 
     def close_and_store() -> None:
+        # The two refer to each other, so every response would be left to the garbage collector.
+        vars(response).pop("close", None)
         try:
             close()
         finally:
