@@ -356,6 +356,16 @@ def test_a_stream_tells_of_changes_on_wsgi(db: Connection, admin: Admin) -> None
     for post in missed:
         assert f'"id": "{post.id}"' in next(following)
     body.close()
+    # Rows are told as the list shows them now: references by name, and no text from before.
+    author = Author(name="Ada Berg").save()
+    made = Post(title="draft", author=author.id).save()
+    Post.find(Post.id == made.id).update({"$set": {"title": "Tea"}})
+    body = reconnected(id)
+    following = events(iter(body))
+    told = next(event for event in following if str(made.id) in event)
+    assert "Ada Berg" in told
+    assert "draft" not in told
+    body.close()
     # Long ago, in the future, and no id of ours.
     for odd in ("0000000100000001", "F" * 16, "9" * 5000, "\u00b2"):
         body = reconnected(odd)

@@ -240,7 +240,7 @@ def _cells(
     shown: ShownModel,
     columns: list[tuple[str, Spec]],
     document: Any,
-    unseen: frozenset[tuple[str, str]] = frozenset(),
+    unseen: frozenset[tuple[str, str]],
 ) -> list[Any]:
     """Return the values of a row; a subclass may hide some that its base shows."""
     model = type(document)
@@ -251,11 +251,27 @@ def _cells(
     ]
 
 
-def row_texts(admin: Admin, request: Request, shown: ShownModel, document: Any) -> list[str]:
-    """Return the texts of a document's row, without its markup: a script puts them into the page."""
-    cells = _cells(admin, request, shown, shown.listed(), document)
+async def row_flow(
+    admin: Admin, port: Port, request: Request, shown: ShownModel, id: Any
+) -> list[str] | None:
+    """Return the texts of a document's row, without their markup, since a script puts them into the page.
+
+    Returns:
+        None: the list would not show the document.
+    """
+    listed = await listed_flow(admin, port, request, shown)
+    if listed is False:
+        return None
+    columns = shown.listed()
+    query = narrowed(shown.model.find(shown.model.id == id, on_invalid="skip"), listed)
+    query = query.include(*await _named_flow(admin, port, request, shown, columns))
+    document = await port.call(query.first)
+    if document is None or not await may_flow(admin, port, request, "view", shown, document):
+        return None
+    unseen = await _unseen_flow(admin, port, request, [document], [name for name, _ in columns])
     texts = [
-        unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(text, Markup) else str(text) for text in cells
+        unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(text, Markup) else str(text)
+        for text in _cells(admin, request, shown, columns, document, unseen)
     ]
     return [shortened(shown.name_of(document)), *texts]
 
