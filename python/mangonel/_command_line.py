@@ -6,6 +6,7 @@ Must stay light, since the command line loads it first; knows no sub-command.
 from __future__ import annotations
 
 import argparse
+import io
 import math
 import os
 import re
@@ -190,10 +191,30 @@ def add_output(parser: argparse.ArgumentParser, help: str, **more: Any) -> None:
 def write_output(text: str, output: str | None) -> None:
     """Write a text to the file of `-o`, or to standard output if `-o` is left out or `-`."""
     if output in (None, "-"):
-        print(text, end="")
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+        if text.encode(encoding, "replace").decode(encoding) == text:
+            print(text, end="")
+        else:
+            # A program or JSON would be damaged by escapes, so it is written as in a file.
+            sys.stdout.flush()
+            sys.stdout.buffer.write(text.encode())
     else:
         with open(output, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def prepare_streams() -> list[str]:
+    """Make standard output and standard error fit for `print`, and return the names of closed streams.
+
+    Characters that the locale's encoding lacks are shown as escapes.
+    """
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for name in closed:
+        if name != "stdin":
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # for the whole program
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    return closed
 
 
 def on_one_line(text: str) -> str:

@@ -10,7 +10,7 @@ import argparse
 import functools
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from mangonel._command_line import (
     EXIT_FAILURE,
@@ -18,6 +18,7 @@ from mangonel._command_line import (
     Parser,
     UsageProblem,
     explain,
+    prepare_streams,
     without_login,
 )
 from mangonel._version import __version__
@@ -50,6 +51,7 @@ exit status: 0 done; 1 something was found or failed; 2 wrong arguments; 130 Ctr
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    closed = prepare_streams() if arguments is None else ()
     try:
         parser = parser_of(given[:1])
     except ImportError as error:
@@ -63,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = functools.partial(_warn, chosen.prog)
+            _refuse_closed(options, closed)
             _check_uri(chosen, options)
             return run(options)
     except UsageProblem as problem:
@@ -73,8 +76,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of the output has exited, as in `mangonel … | head`: no message is needed.
         sys.stderr.close()
         return EXIT_FAILURE
+    except UnicodeEncodeError:
+        # An argument that the locale's encoding cannot decode has lone surrogates, which BSON cannot have.
+        wrong = next((word for word in given if not _is_text(word)), None)
+        if wrong is None:
+            raise
+        chosen.error(f"expected words in {sys.getfilesystemencoding()}, got {wrong!a}")
     except Exception as error:
         return _fail(chosen.prog, error, given[0])
+
+
+def _is_text(word: str) -> bool:
+    return word.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
+def _refuse_closed(options: argparse.Namespace, closed: Collection[str]) -> None:
+    """Raise UsageProblem if an argument names a standard stream that the program was started without."""
+    read = [getattr(options, "uri", None), *(getattr(options, "files", None) or ())]
+    if "stdin" in closed and "-" in read:
+        raise UsageProblem("expected an open standard input for -, got a closed one")
+    if "stdout" in closed and getattr(options, "output", None) == "-":
+        raise UsageProblem("expected an open standard output for -, got a closed one")
 
 
 def _check_uri(chosen: Parser, options: argparse.Namespace) -> None:
