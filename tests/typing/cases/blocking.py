@@ -1,10 +1,18 @@
 """The blocking face."""
 
+from typing import Any, TypedDict
+
 from mangonel import MongoClient
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.collection import Collection
 from mangonel.read_preferences import ReadPreference
+
+
+class Order(TypedDict):
+    _id: int
+    total: int
+
 
 client = MongoClient("mongodb://localhost")
 reveal_type(client)  # R: MongoClient[dict[str, Any]]
@@ -59,7 +67,16 @@ reveal_type(client.shop.cursor_command("find", codec_options=options))  # R: Com
 with MongoClient() as other:
     reveal_type(other)  # R: MongoClient[dict[str, Any]]
 
+# What a collection holds.
+typed: Collection[Order] = MongoClient[Any]("mongodb://localhost").shop.orders
+found = typed.find_one({"_id": 1})
+if found is not None:
+    reveal_type(found["total"])  # R: int
+    found["totals"]  # E: TypedDict "Order" has no key "totals"
+typed.insert_one({"_id": 1})  # E: expected "Order | RawBSONDocument"
+
 # Errors.
+wrong: Collection[Order] = client.shop.orders  # E: Incompatible types in assignment
 orders.find_one({}, limit="3")  # E: Argument "limit" to "find_one" of "Collection" has incompatible type "str"
 orders.find({}, sorting=1)  # E: Unexpected keyword argument "sorting"
 orders.find("total")  # E: Argument 1 to "find" of "Collection" has incompatible type "str"
