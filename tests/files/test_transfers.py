@@ -420,6 +420,27 @@ def test_text_that_is_not_of_its_type_is_told(
     assert database.copies.count_documents({}) == 0
 
 
+@pytest.mark.parametrize("behind", [1, 60_000], ids=["first-rows", "later"])
+@pytest.mark.parametrize("zone", ["Z", ""])
+def test_csv_keeps_dates_of_every_year_without_a_schema(
+    database: Any, tmp_path: Path, zone: str, behind: int
+) -> None:
+    path = tmp_path / "rows.csv"
+    common, odd = (
+        f"2026-10-25 00:30:00.123{zone}",
+        [f"{year}-01-01 00:00:00.001{zone}" for year in ("0001", "9999")],
+    )
+    path.write_text("\n".join(["at,text", *[f"{common},a"] * behind, *(f"{at},b" for at in odd)]) + "\n")
+
+    told = import_table(database.copies, path)
+    assert told.guessed == {"at": f"timestamp[us{', tz=UTC' if zone else ''}]"}
+    assert database.copies.distinct("at") == [
+        datetime.datetime(1, 1, 1, microsecond=1000),
+        datetime.datetime(2026, 10, 25, 0, 30, 0, 123_000),
+        datetime.datetime(9999, 1, 1, microsecond=1000),
+    ]
+
+
 def test_types_of_csv_are_guessed_told_and_given(
     database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

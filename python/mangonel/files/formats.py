@@ -208,7 +208,7 @@ class _Csv:
         kinds, texts = _csv_types(schema)
         refused = RefusedRows(is_skipping=False) if refused is None else refused
         convert = csv.ConvertOptions(
-            column_types=kinds,
+            column_types=kinds | _guessed_times(path, kinds),
             # An empty text is written in quotes; an empty field is null.
             null_values=[""],
             strings_can_be_null=True,
@@ -231,6 +231,42 @@ class _Csv:
 
     def total(self, path: Path) -> int:
         return 0
+
+
+def _guessed_times(path: Path, kinds: dict[str, Any]) -> dict[str, Any]:
+    """Return microseconds as the type of the columns that have times with fractions in the first rows.
+
+    pyarrow guesses nanoseconds, which hold the years 1678 to 2261 only; for other years in the first rows, text.
+
+    Args:
+        path: the file.
+        kinds: the columns to leave out, since their types are known.
+    """
+    import pyarrow
+    from pyarrow import csv
+
+    # Refused rows are counted when the rows are read.
+    parse = csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
+    convert = csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
+    found: dict[str, Any] = {}
+    try:
+        with csv.open_csv(path, csv.ReadOptions(use_threads=False), parse, convert) as reader:
+            rows = next(iter(reader), None)
+    except pyarrow.ArrowInvalid:
+        return {}
+    for name, values in [] if rows is None else zip(rows.schema.names, rows.columns, strict=True):
+        if name in kinds:
+            continue
+        is_text = pyarrow.types.is_string(values.type) and values.null_count < len(values)
+        if is_text or (pyarrow.types.is_timestamp(values.type) and values.type.unit == "ns"):
+            zones = ("UTC", None) if is_text else (values.type.tz,)
+            for kind in (pyarrow.timestamp("us", zone) for zone in zones):
+                try:
+                    values.cast(kind)
+                except pyarrow.ArrowInvalid:
+                    continue
+                found[name] = kind
+    return found
 
 
 def _check_columns(name: str, schema: Any, kinds: dict[str, Any]) -> None:
