@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mangonel._faces import monitors
 from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from mangonel.server import start
 from tools.faces import EMPTY, TIMEOUT, Face, connections_of, eventually, found, in_the_end, pool_sizes
@@ -34,6 +37,33 @@ def test_a_server_that_comes_up_later_is_used(face: Face) -> None:
         with ScriptedServer(port=port) as server:
             server.on("find", EMPTY)
             assert call.result(TIMEOUT) is None
+
+
+def test_a_client_for_which_the_system_had_no_thread_recovers(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted_server.on("find", found({"_id": 1}))
+    threads = SimpleNamespace(**vars(_thread))
+
+    def refuse(*_: object) -> int:
+        raise RuntimeError("can't start new thread")
+
+    threads.start_new_thread = refuse
+    monkeypatch.setattr(monitors, "_thread", threads)
+    client = face.client(scripted_server.uri, serverSelectionTimeoutMS=50)
+    with pytest.raises(ServerSelectionTimeoutError, match=r"127\.0\.0\.1:\d+: can't start new thread"):
+        face.run(client.shop.orders.find_one)
+    assert pool_sizes(client) == (0, 0, 0, 0)
+
+    threads.start_new_thread = _thread.start_new_thread
+
+    def is_found() -> bool:
+        try:
+            return bool(face.run(client.shop.orders.find_one) == {"_id": 1})
+        except ServerSelectionTimeoutError:
+            return False
+
+    eventually(is_found)
 
 
 def test_a_slow_handshake_has_the_time_of_a_connection_and_not_that_of_server_selection(

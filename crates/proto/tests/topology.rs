@@ -243,6 +243,24 @@ fn a_check_asked_for_comes_half_a_second_after_the_last_at_the_earliest() {
 }
 
 #[test]
+fn an_observer_that_misses_its_check_is_woken_again_at_most_every_half_second() {
+    let mut world = World::new(settings());
+    let wake = [Effect::WakeMonitor { address: address("a") }];
+    world.connect(0);
+    world.break_line(Failure::Network, 100);
+    world.effects();
+    world.topology.request_checks(at(200));
+    assert_eq!(world.effects(), wake);
+    // It was due at 600, and nothing polled it.
+    for (milliseconds, expected) in [(1099, &[][..]), (1100, &wake), (1101, &[]), (1599, &[]), (1600, &wake)]
+    {
+        world.topology.request_checks(at(milliseconds));
+        assert_eq!(world.effects(), expected, "at {milliseconds} ms");
+    }
+    assert!(matches!(world.step(1600), Step::Connect { .. }));
+}
+
+#[test]
 fn an_observer_is_woken_once_however_often_it_is_asked_for_a_check() {
     let mut world = World::new(settings());
     let wake = Effect::WakeMonitor { address: address("a") };

@@ -101,10 +101,17 @@ class Starter:
         if role == _KEEP_UP:
             _start(started, self._core, _keep_up, self._core)
             return
-        # This one first: after the other has started, there is no second call.
-        if self._seed_list is not None:
-            self._follow_hosts(core, self._seed_list)
-        _start(started, self._core, self._loop.drive, _core.Monitor(core, address, role))
+        monitor = _core.Monitor(core, address, role)
+        try:
+            # This one first: after the other has started, there is no second call.
+            if self._seed_list is not None:
+                self._follow_hosts(core, self._seed_list)
+            _start(started, self._core, self._loop.drive, monitor)
+        except RuntimeError as error:
+            # The system allows no more threads: a failed check. An operation that needs the server tries again.
+            monitor.handle_network_error(error)
+            if monitor.step == _core.WAIT:
+                monitor.set_waker(lambda: self(address, role, []))
 
     def _follow_hosts(self, core: _core.Core, seed_list: SeedList) -> None:
         if self._following is None or self._following[0] != getpid():

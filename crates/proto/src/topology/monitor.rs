@@ -291,15 +291,20 @@ impl Monitor {
         Some(Check { description, duration, is_awaited, failure: Some(failure) })
     }
 
-    /// Requests a check as soon as the least time between two checks allows it. Returns whether the current wait must
-    /// end earlier for it.
+    /// Requests a check as soon as the least time between two checks allows it. Returns whether the face
+    /// must be woken for it.
     pub fn request_check(&mut self, now: Instant) -> bool {
         let earliest = self.earliest(now);
         match self.state {
             State::Idle | State::Ready => {
                 let is_earlier = earliest < self.next_check;
                 self.next_check = self.next_check.min(earliest);
-                return is_earlier;
+                // The face may have had no thread for a check that is overdue, and tries again now.
+                let is_overdue = self.next_check + self.settings.min_heartbeat <= now;
+                if is_overdue {
+                    self.next_check = now;
+                }
+                return is_earlier || is_overdue;
             }
             State::Stopped => {}
             _ => self.is_check_requested = true,
