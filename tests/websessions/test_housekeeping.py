@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -171,3 +172,25 @@ async def test_a_save_after_the_end_is_an_error(name: str, store_url: Callable[[
     with pytest.raises(UsageError, match="has ended"):
         thread.save()
     sessions.blocking.close()
+
+
+def test_a_record_that_a_full_disk_cuts_short_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_blocking(f"dir://{tmp_path}/kept")
+    record = a_record(data=b"x" * 1000)
+    assert store.put(record, 0)
+    written, write = [], os.write
+
+    def write_half(file: int, data: bytes) -> int:
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(write(file, bytes(data[: len(data) // 2])))
+        return written[0]
+
+    monkeypatch.setattr(os, "write", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        store.put(a_record(key=record.key, data=b"y" * 1000, version=2), 1)
+    monkeypatch.undo()
+    assert store.get(record.key).data == record.data
+    assert not list(tmp_path.rglob("*.tmp"))

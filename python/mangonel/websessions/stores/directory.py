@@ -151,7 +151,10 @@ class BlockingDirectoryStore:
         temporary = f"{name}.{os.getpid()}-{threading.get_ident()}-{next(self._serial)}.tmp"
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            os.write(file, data)
+            # On a disk that is nearly full, a part is written without an error.
+            left = memoryview(data)
+            while left:
+                left = left[os.write(file, left) :]
             expires = expires_of(data)
             os.utime(file, (expires, expires))
             if self._durable:
