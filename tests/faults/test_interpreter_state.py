@@ -378,13 +378,13 @@ from mangonel._faces import monitors
 class Alarm(Exception):
     pass
 
-def interrupted(started, work, *arguments, original=monitors._start):
+def interrupted(started, core_of, work, *arguments, original=monitors._start):
     "The first start of an observer is interrupted by what a signal handler raises, before it or after it."
     if work.__name__ != "drive":
-        return original(started, work, *arguments)
+        return original(started, core_of, work, *arguments)
     calls.append(work)
     if len(calls) > 1 or sys.argv[2] == "after":
-        original(started, work, *arguments)
+        original(started, core_of, work, *arguments)
         threads.append(work)
     if len(calls) == 1:
         raise Alarm

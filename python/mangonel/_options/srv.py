@@ -166,7 +166,7 @@ class SrvResolver:
                 ) from error
             if not isinstance(allowed, bool):
                 raise ConfigurationError(
-                    f"expected srv_host_validator to return a bool for SRV host {host}, got {type(allowed).__name__}"
+                    f"srv_host_validator must return a bool, got {type(allowed).__name__} for SRV host {host}"
                 )
             if not allowed:
                 raise ConfigurationError(f"Invalid SRV host: {host} was rejected by srv_host_validator")

@@ -16,22 +16,17 @@ if TYPE_CHECKING:
 
 
 class _OnlyName:
-    """A name for `isinstance` and annotations, without instances or subclasses. Connections are in the core."""
+    """A name for `isinstance` and annotations, without instances. Connections are in the core.
 
-    def __init_subclass__(cls) -> None:
-        if cls.__module__ != __name__:
-            _refuse(cls)
+    Subclasses may be defined, since test programs define them when they are imported.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        _refuse(cls)
-
-
-def _refuse(cls: type) -> NoReturn:
-    raise NotImplementedError(
-        f"{cls.__name__}: PyMongo's servers, pools and connections are only names here, for isinstance and "
-        "annotations, since the core keeps its own; listen to a pool by a ConnectionPoolListener, "
-        "to a server by a ServerListener"
-    )
+        raise NotImplementedError(
+            f"{cls.__name__}: PyMongo's servers, pools and connections are only names here, for isinstance and "
+            "annotations, since the core keeps its own; listen to a pool by a ConnectionPoolListener, "
+            "to a server by a ServerListener"
+        )
 
 
 class Server(_OnlyName):
