@@ -155,10 +155,11 @@ def _count(
 
 
 def _total(dump: Path) -> int:
+    # The "totals" also hold costs from before the counting began, as rows with ten times the work show.
     for line in dump.read_text().splitlines():
-        if line.startswith("totals: "):
+        if line.startswith("summary: "):
             return int(line.split()[1])
-    raise RuntimeError(f"{dump.name} holds no total")
+    raise RuntimeError(f"{dump.name} holds no summary")
 
 
 def kept_counts(path: Path = KEPT) -> dict[str, dict[str, int]]:

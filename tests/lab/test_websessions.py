@@ -135,7 +135,7 @@ def test_a_count_is_that_of_the_last_begin_and_end(tmp_path: Path) -> None:
     site: Any = environment.Site.__new__(environment.Site)
     site._counts = tmp_path
     for number, total in ((2, 20), (10, 100), (9, 90)):
-        (tmp_path / f"out.{number}").write_text(f"events: Ir\ntotals: {total}\n")
+        (tmp_path / f"out.{number}").write_text(f"events: Ir\nsummary: {total}\ntotals: 7\n")
     assert site.counts() == [20, 90, 100]
 
 

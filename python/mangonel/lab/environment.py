@@ -204,7 +204,7 @@ class Site:
         """Return the instructions between each begin and end that `/count` marked."""
         files = sorted(self._counts.glob("out.*"), key=lambda path: int(path.suffix[1:]))
         lines = [line for path in files for line in path.read_text().splitlines()]
-        return [int(line.split()[1]) for line in lines if line.startswith("totals: ")]
+        return [int(line.split()[1]) for line in lines if line.startswith("summary: ")]
 
     def close(self) -> None:
         self._stack.close()
