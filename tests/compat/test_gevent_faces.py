@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tools.faces import LOOPS
+
 pytest.importorskip("gevent")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RUN = "from gevent import monkey; monkey.patch_all(); import sys, pytest; sys.exit(pytest.main(sys.argv[1:]))"
-BLOCKING = "(reference or fused or blocking) and not asyncio and not uvloop"
+# The names of loops too, since "refused" in the name of a test contains "fused".
+BLOCKING = f"(reference or fused or blocking) and not ({' or '.join(LOOPS)})"
 
 
 FILES = {
