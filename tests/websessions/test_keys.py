@@ -134,9 +134,9 @@ def test_workers_with_different_keys_serve_each_other_s_visitors_in_every_framew
             assert stranger("", cookie).found["user"] is None
 
 
-@frameworks
-def test_the_address_that_counts_is_the_one_that_our_own_proxy_adds(framework: str) -> None:
-    sessions: WebSessions[Any] = WebSessions(
+def bound_to_the_network() -> WebSessions[Any]:
+    """Return websessions that end with a cookie from another network, behind a proxy of ours."""
+    return WebSessions(
         MemoryStore(),
         bind=("network",),
         bind_secret="shared",
@@ -144,8 +144,12 @@ def test_the_address_that_counts_is_the_one_that_our_own_proxy_adds(framework: s
         trust_forwarded=True,
         events=lambda event: None,
     )
+
+
+@frameworks
+def test_the_address_that_counts_is_the_one_that_our_own_proxy_adds(framework: str) -> None:
     mine = "203.0.113.5"
-    with served(framework, sessions) as send:
+    with served(framework, bound_to_the_network()) as send:
         for forged, other in (("10.0.0.1", "198.51.100.7"), (mine, "198.51.100.7")):
             # Some proxies add a header line of their own, others extend the visitor's.
             for lines in (lambda *each: list(each), lambda *each: [", ".join(each)]):
@@ -156,15 +160,7 @@ def test_the_address_that_counts_is_the_one_that_our_own_proxy_adds(framework: s
 
 @frameworks
 def test_a_port_that_a_proxy_adds_to_the_address_does_not_count(framework: str) -> None:
-    sessions: WebSessions[Any] = WebSessions(
-        MemoryStore(),
-        bind=("network",),
-        bind_secret="shared",
-        on_mismatch={"network": "destroy"},
-        trust_forwarded=True,
-        events=lambda event: None,
-    )
-    with served(framework, sessions) as send:
+    with served(framework, bound_to_the_network()) as send:
         for mine, again, other in (
             ("203.0.113.5:4711", "203.0.113.5:4712", "198.51.100.7:4711"),
             ("[2001:db8::1]:4711", "2001:db8::1", "[2001:db8:1::1]:4711"),
