@@ -108,6 +108,7 @@ def driver(row: dict[str, Any]) -> Contender:
     )
 
 
+ON_SOCKETS = ("page-thin", "page-raw")  # they speak with a server without logins or TLS only
 PREFIX, DATABASE, ORIGINAL, WIRE = "page-", "page-database", "page-original", "web-wire"
 BESIDE = "live-beside"
 BROWSERS = {"live-alone": 0, BESIDE: 200, "live-200": 200}
@@ -124,7 +125,7 @@ def _without(program: str, uri: str) -> str:
 
 
 def _site(id: str, title: str, packages: list[str], program: str, offers: list[str]) -> Contender:
-    unsuited = _wire.unsuited if id == "page-thin" else partial(_without, program) if program else None
+    unsuited = _wire.unsuited if id in ON_SOCKETS else partial(_without, program) if program else None
     return Contender(id, title, frozenset(offers), packages=tuple(packages), unsuited=unsuited)
 
 

@@ -189,21 +189,25 @@ def _below(opened: Callable[..., Read]) -> Callable[..., Read]:
     return open_on_the_shim
 
 
-def _thin(place: Place) -> Read:
-    """The least that an asyncio driver in Python can do: nonblocking sockets, a future per reply, PyMongo's C codec.
+def _on_sockets(place: Place, is_decoded: bool) -> Read:
+    """The least that was found for asyncio in plain Python: nonblocking sockets and a future for each reply.
 
-    Without server selection, retries and timeouts: this is the upper bound for a driver without native code.
+    There is no server selection, retry or timeout. Decoded by PyMongo's C codec, this is the upper bound for a driver
+    without native code. Not decoded, the page is ready bytes behind a reply of the expected length, so what it takes
+    above ready bytes alone is the exchange with the server.
     """
     import bson
 
     from mangonel.lab.contenders import _wire, raw
 
-    class Thin(raw.RawAsyncio):
-        most, keeps = 100, True
+    class Sockets(raw.RawAsyncio):
+        most, keeps = (100, True) if is_decoded else (raw.CONNECTIONS, False)
 
     messages: dict[_wire.Commands, bytearray] = {}
     options: dict[str, Any] = {"limit": PAGE, **({"sort": {"created": -1}} if place.newest else {})}
-    thin: Thin | None = None
+    sockets: Sockets | None = None
+    body = b""
+    size = 0
 
     def message(commands: _wire.Commands, _: None) -> bytearray:
         if commands not in messages:
@@ -211,12 +215,18 @@ def _thin(place: Place) -> Read:
         return messages[commands]
 
     async def page() -> bytes:
-        nonlocal thin
-        if thin is None:
-            thin = Thin(Target(place.uri, place.database, place.collection, connections=Thin.most))
-            await thin.open()
-        reply = await thin.ask(message, None)
-        return render(bson.decode(reply[_wire.BODY :])["cursor"]["firstBatch"])
+        nonlocal sockets, body, size
+        if sockets is None:
+            sockets = Sockets(Target(place.uri, place.database, place.collection, connections=Sockets.most))
+            await sockets.open()
+        reply = await sockets.ask(message, None)
+        if is_decoded:
+            return render(bson.decode(reply[_wire.BODY :])["cursor"]["firstBatch"])
+        if not body:
+            body, size = render(sockets.decoded(reply)), reply
+        if reply != size:
+            raise _wire.Refused(f"expected a reply of {size} bytes, got {reply}")
+        return body
 
     return page
 
@@ -228,7 +238,8 @@ part = functools.partial
 STACKS: dict[str, Callable[[Place], Read]] = {
     "nothing": part(_ready, is_rendered=False),
     "ready": part(_ready, is_rendered=True),
-    "thin": _thin,
+    "thin": part(_on_sockets, is_decoded=True),
+    "raw": part(_on_sockets, is_decoded=False),
     "pymongo": part(_blocking, client=PYMONGO),
     "pymongo-gevent": part(_blocking, client=PYMONGO),
     "pymongo-threads": part(_in_threads, client=PYMONGO),

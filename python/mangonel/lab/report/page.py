@@ -28,6 +28,7 @@ LESS = (
     "page-nothing",
     "page-ready",
     "page-thin",
+    "page-raw",
     "web-none",
     "flask-none",
     "starlette-none",
