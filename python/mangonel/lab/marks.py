@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mangonel.lab.experiments._parts import TABLES
 from mangonel.lab.record import Key
 from mangonel.lab.results import Results
 from mangonel.lab.statistics import Estimate
@@ -85,7 +87,22 @@ def _read() -> tuple[Mark, ...]:
         return Mark(experiment, row.pop("text"), of, sign, limit, best=best, fastest=fastest, **row)
 
     content = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-    return tuple(mark(name, row) for name, rows in content.items() for row in rows)
+    return tuple(
+        mark(name, each) for name, rows in content.items() for row in rows for each in _per_part(name, row)
+    )
+
+
+def _per_part(experiment: str, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the row, or one for each part of the experiment if its text contains `{part}`."""
+    if "{part}" not in row["text"]:
+        yield row
+        return
+    for part, *_ in TABLES[experiment]["parts"]:
+        yield {
+            **row,
+            "text": row["text"].format(part=part),
+            "of": [cell.format(part=part) for cell in row["of"]],
+        }
 
 
 MARKS = _read()

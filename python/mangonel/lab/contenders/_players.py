@@ -24,6 +24,7 @@ from mangonel.lab import protocol, registry
 from mangonel.lab.contender import Document, Target
 from mangonel.lab.contenders._faces import AtOnce, named, play, wait
 from mangonel.lab.contenders._pymongo_like import uri_with
+from mangonel.lab.contenders._raw_files import RawFiles
 from mangonel.lab.contenders.raw import RawSocket
 from mangonel.lab.experiment import Bench, Size
 
@@ -113,6 +114,23 @@ class Player:
     async def download(self, file_id: Any) -> Any:
         source = await wait(self._bucket.open_download_stream(file_id))
         return await wait(source.read())
+
+    async def read_by_id(self, file_id: Any, times: int) -> list[bytes]:
+        return [await wait(self.download(file_id)) for _ in range(times)]
+
+    async def read_by_name(self, name: str, times: int) -> list[bytes]:
+        found = []
+        for _ in range(times):
+            source = await wait(self._bucket.open_download_stream_by_name(name))
+            found.append(await wait(source.read()))
+        return found
+
+    def content(self, found: bytes) -> bytes:
+        """Return the bytes of a file that was read; only a lower bound has to decode them."""
+        return found
+
+    async def upload_each(self, name: str, data: bytes, times: int) -> list[Any]:
+        return [await wait(self.upload(data, name)) for _ in range(times)]
 
     async def download_over(self, file_id: Any, connections: int) -> Any:
         return await wait(self._bucket.download(file_id, connections))
@@ -270,10 +288,11 @@ class MongojetPlayer(Player):
             await self._sync(file)
 
 
-class RawPlayer:
+class RawPlayer(RawFiles):
     """The lower bound: a socket that requests chunks in batches of the server's size, and discards them."""
 
     def __init__(self, target: Target, bucket: str) -> None:
+        super().__init__(target, bucket)
         self._socket = RawSocket(dataclasses.replace(target, collection=f"{bucket}.chunks"))
 
     def download(self, file_id: Any) -> bytes:
@@ -281,6 +300,7 @@ class RawPlayer:
         return struct.pack("<q", self._socket.drain({"filter": {"files_id": file_id}, "sort": {"n": 1}}))
 
     def close(self) -> None:
+        super().close()
         self._socket.close()
 
 

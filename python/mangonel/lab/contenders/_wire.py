@@ -140,20 +140,22 @@ class Commands:
         COUNTER.pack_into(self.insert_one, self._id_at, self._inserted)
         return self.insert_one
 
-    def insert_many(self, documents: list[dict[str, Any]]) -> bytearray:
+    def insert_many(self, documents: list[dict[str, Any]], collection: str = "") -> bytearray:
         """Return one message that inserts all the documents, each with a new `_id` unless it has one."""
         self._number += 1
-        return self._insert(
-            [self._bson.encode({"_id": self._new_id(), **document}) for document in documents]
-        )
+        encoded = [self._bson.encode({"_id": self._new_id(), **document}) for document in documents]
+        return self._insert(encoded, collection)
 
     def find_list(self, limit: int) -> bytearray:
         if limit not in self._lists:
             self._lists[limit] = self.find({"limit": limit})
         return self._lists[limit]
 
-    def find(self, options: dict[str, Any]) -> bytearray:
-        return self._message({"find": "", "filter": {}, **options})
+    def find(self, options: dict[str, Any], collection: str = "") -> bytearray:
+        return self._message({"find": collection, "filter": {}, **options})
+
+    def aggregate(self, pipeline: list[dict[str, Any]], collection: str = "") -> bytearray:
+        return self._message({"aggregate": collection, "pipeline": pipeline, "cursor": {}})
 
     def find_all(self, batching: Batching) -> bytearray:
         return self.find({"batchSize": batching.size} if batching.size else {})
@@ -173,8 +175,8 @@ class Commands:
         cursor = answer.get("cursor", {})
         return cursor.get("firstBatch") or cursor.get("nextBatch") or []
 
-    def _insert(self, encoded: list[bytes]) -> bytearray:
-        body = {"insert": "", "ordered": True, "writeConcern": {"w": self._target.write_concern}}
+    def _insert(self, encoded: list[bytes], collection: str = "") -> bytearray:
+        body = {"insert": collection, "ordered": True, "writeConcern": {"w": self._target.write_concern}}
         return self._message(body, encoded, transaction=True)
 
     def _message(
@@ -185,7 +187,7 @@ class Commands:
         transaction: bool = False,
     ) -> bytearray:
         command = next(iter(body))
-        named = body if command == "getMore" else {**body, command: self._target.collection}
+        named = body if body[command] else {**body, command: self._target.collection}
         number = {"txnNumber": self._int64(self._number)} if transaction else {}
         ending = {**self._tail, **number, **self._gossip, "$db": self._target.database}
         return frame(self._bson.encode({**named, **ending}), encoded, flags)
