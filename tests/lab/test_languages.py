@@ -246,4 +246,6 @@ def test_sources_pass_their_linters(name: str) -> None:
     environment = {**os.environ, "CARGO_TARGET_DIR": str(_build._folder(folder.name).parent / "rust-target")}
     told = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
 
-    assert (told.returncode, told.stdout.strip().removeprefix("0 issues.")) == (0, ""), told.stdout + told.stderr
+    assert (told.returncode, told.stdout.strip().removeprefix("0 issues.")) == (0, ""), (
+        told.stdout + told.stderr
+    )
