@@ -63,16 +63,22 @@ WAYS: dict[str, Callable[[Any, Any], bytes]] = {
 }
 
 
+def opened(face: Any, bucket: Any, by: str, file_id: Any, name: str = "file") -> Any:
+    way = bucket.open_download_stream(file_id) if by == "id" else bucket.open_download_stream_by_name(name)
+    return face.wait(way)
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("count", [0, 1, FEW, FIRST_CHUNKS, FIRST_CHUNKS + 1, 30])
 def test_document_and_first_chunks_are_one_command(
-    face: Any, watched: Any, told: Told, count: int, way: str
+    face: Any, watched: Any, told: Told, count: int, way: str, by: str
 ) -> None:
     data = os.urandom(count * 10)
     file_id = face.wait(watched.upload_from_stream("file", data))
     told.take()
 
-    source = face.wait(watched.open_download_stream(file_id))
+    source = opened(face, watched, by, file_id)
 
     assert told.take() == ["aggregate", "aggregate."]
     assert source._file["length"] == len(data)
@@ -177,22 +183,65 @@ def test_chunks_without_a_document_are_no_file(face: Any, watched: Any, peer: An
         face.wait(watched.open_download_stream(file_id))
 
 
+def test_every_revision_of_a_name_comes_with_its_first_chunks(face: Any, watched: Any, told: Told) -> None:
+    for content in (b"one" * 9, b"two" * 9, b"three" * 9):
+        face.wait(watched.upload_from_stream("file", content))
+    face.wait(watched.upload_from_stream("another", b"x"))
+    told.take()
+
+    for revision, content in ((0, b"one"), (1, b"two"), (-1, b"three"), (-2, b"two"), (-3, b"one")):
+        source = face.wait(watched.open_download_stream_by_name("file", revision))
+        assert face.wait(source.read()) == content * 9
+        assert told.take() == ["aggregate", "aggregate."]
+    for name, revision in (("file", 3), ("file", -4), ("nothing", -1)):
+        with pytest.raises(NoFile, match=f"no version {revision} for filename '{name}'"):
+            face.wait(watched.open_download_stream_by_name(name, revision))
+
+
+@pytest.mark.parametrize("file_id", [None, "name", 5, 5.0, {"a": 1, "b": None}])
+def test_by_name_the_chunks_are_those_of_the_documents_id(
+    face: Any, watched: Any, told: Told, peer: Any, file_id: Any
+) -> None:
+    for other in (0, "another", {"a": 1}):
+        face.wait(watched.upload_from_stream_with_id(other, "another", b"y" * 25))
+    face.wait(watched.upload_from_stream_with_id(file_id, "file", b"x" * 25))
+    told.take()
+
+    assert face.wait(face.wait(watched.open_download_stream_by_name("file")).read()) == b"x" * 25
+    assert told.take() == ["aggregate", "aggregate."]
+
+
+def test_a_file_found_by_its_fields_comes_with_its_first_chunks(
+    face: Any, watched: Any, told: Told, database_name: str
+) -> None:
+    files = face.fs_class(watched._collection._database)
+    face.wait(watched.upload_from_stream("file", b"x" * 25, metadata={"language": "en"}))
+    face.wait(watched.upload_from_stream("file", b"y" * 25, metadata={"language": "fr"}))
+    told.take()
+
+    source = face.wait(files.get_last_version("file", metadata={"language": "en"}))
+    assert face.wait(source.read()) == b"x" * 25
+    assert told.take() == ["aggregate", "aggregate."]
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
 @pytest.mark.parametrize("count", [1, FEW, FIRST_CHUNKS, FIRST_CHUNKS + 1])
 @pytest.mark.parametrize("way", WAYS)
-def test_surplus_chunk_is_found(face: Any, watched: Any, peer: Any, count: int, way: str) -> None:
+def test_surplus_chunk_is_found(face: Any, watched: Any, peer: Any, count: int, way: str, by: str) -> None:
     face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 10 * count))
     peer["fs.chunks"].insert_one({"files_id": "mine", "n": count, "data": b"y"})
-    source = face.wait(watched.open_download_stream("mine"))
+    source = opened(face, watched, by, "mine")
 
     with pytest.raises(CorruptGridFile, match="extra chunk"):
         WAYS[way](face, source)
 
 
+@pytest.mark.parametrize("by", ["id", "name"])
 @pytest.mark.parametrize("n", [0, 2, FEW, FIRST_CHUNKS])
-def test_missing_chunk_is_found(face: Any, watched: Any, peer: Any, n: int) -> None:
+def test_missing_chunk_is_found(face: Any, watched: Any, peer: Any, n: int, by: str) -> None:
     face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 10 * (n + 1)))
     peer["fs.chunks"].delete_one({"files_id": "mine", "n": n})
-    source = face.wait(watched.open_download_stream("mine"))
+    source = opened(face, watched, by, "mine")
 
     with pytest.raises(CorruptGridFile, match=f"missing chunk: expected chunk #{n}"):
         face.wait(source.read())
@@ -211,29 +260,37 @@ def test_chunks_that_one_reply_cannot_hold_are_read_by_another_cursor(
         # Cursors that other tests have left on the server.
         before = open_cursors()
         assert face.wait(face.wait(watched.open_download_stream(file_id)).read()) == data
+        assert face.wait(face.wait(watched.open_download_stream_by_name("file")).read()) == data
         assert face.wait(watched.download(file_id, connections=2)) == data
         # The rest of the first command is killed on the server, not left to its timeout.
         eventually(lambda: open_cursors() <= before)
 
 
-def test_server_without_unions_is_asked_once(face: Any, watched: Any, told: Told, standalone: Server) -> None:
+@pytest.mark.parametrize(("by", "code"), [("id", 40324), ("name", 40324), ("name", 28769)])
+def test_server_that_cannot_join_both_is_asked_once(
+    face: Any, watched: Any, told: Told, standalone: Server, by: str, code: int
+) -> None:
     file_id = face.wait(watched.upload_from_stream("file", b"x" * 25))
     told.take()
     with MongoClient(standalone.uri) as other:
-        refuse = {"failCommands": ["aggregate"], "errorCode": 40324}
+        refuse = {"failCommands": ["aggregate"], "errorCode": code}
         other.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=refuse)
         try:
             for _ in range(2):
-                assert face.wait(face.wait(watched.open_download_stream(file_id)).read()) == b"x" * 25
+                assert face.wait(opened(face, watched, by, file_id).read()) == b"x" * 25
         finally:
             other.admin.command("configureFailPoint", "failCommand", mode="off")
 
     alone = ["find", "find."] * 2
     assert told.take() == ["aggregate", "aggregate!", *alone, *alone]
+    # The other way may still do.
+    assert face.wait(opened(face, watched, "name" if by == "id" else "id", file_id).read()) == b"x" * 25
+    assert told.take() == ["aggregate", "aggregate."]
 
 
+@pytest.mark.parametrize("by", ["id", "name"])
 def test_a_transaction_asks_for_the_document_alone(
-    face: Any, server: Server, told: Told, database_name: str, far: None
+    face: Any, server: Server, told: Told, database_name: str, far: None, by: str
 ) -> None:
     client = face.client(server.uri, event_listeners=[told])
     bucket = face.bucket_class(client[database_name])
@@ -242,7 +299,10 @@ def test_a_transaction_asks_for_the_document_alone(
     session = client.start_session()
     session.start_transaction()
 
-    source = face.wait(bucket.open_download_stream(file_id, session=session))
+    if by == "id":
+        source = face.wait(bucket.open_download_stream(file_id, session=session))
+    else:
+        source = face.wait(bucket.open_download_stream_by_name("file", session=session))
 
     assert face.wait(source.read()) == b"x" * 25
     assert told.take() == ["find", "find."] * 2

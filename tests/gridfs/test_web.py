@@ -14,7 +14,7 @@ from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 from tornado.web import Application
 
-from mangonel import AsyncMongoClient
+from mangonel import AsyncMongoClient, monitoring
 from mangonel.gridfs import AsyncGridFSBucket
 from mangonel.gridfs.web.answers import answer
 from mangonel.gridfs.web.asgi import GridFSApp
@@ -147,5 +147,33 @@ def test_client_that_goes_away_ends_the_reading(standalone: Server, database_nam
             scope = {"type": "http", "method": "GET", "path": "/file", "headers": []}
             await GridFSApp(bucket)(scope, receive, send)
             assert sent < len(DATA)
+
+    asyncio.run(steps())
+
+
+def test_only_a_request_for_the_whole_file_requests_chunks_with_its_document(
+    standalone: Server, database_name: str, far: None
+) -> None:
+    class Told(monitoring.CommandListener):
+        started = staticmethod(lambda event: sent.append(event.command_name))
+        succeeded = failed = staticmethod(lambda event: None)
+
+    sent: list[str] = []
+
+    async def steps() -> None:
+        async with AsyncMongoClient(standalone.uri, event_listeners=[Told()]) as mongo:
+            bucket = AsyncGridFSBucket(mongo[database_name])
+            await bucket.upload_from_stream("photo.jpg", b"x" * 1000)
+            transport = httpx.ASGITransport(app=GridFSApp(bucket))
+            async with httpx.AsyncClient(transport=transport, base_url="http://files") as client:
+                for method, headers, expected in (
+                    ("GET", {}, ["aggregate"]),
+                    ("HEAD", {}, ["find"]),
+                    ("GET", {"If-None-Match": "*"}, ["find"]),
+                    ("GET", {"Range": "bytes=5-9"}, ["find", "find"]),
+                ):
+                    sent.clear()
+                    await client.request(method, "/photo.jpg", headers=headers)
+                    assert sent == expected
 
     asyncio.run(steps())

@@ -49,6 +49,8 @@ class _GridFSBucket(OfThisProcess):
 
     _instead = "make it there, of a database of that process"
     _is_async = False
+    # Whether a file opened by name brings its first chunks from a far server.
+    _requests_chunks = True
     _in_class: type[_GridIn]
     _out_class: type[_GridOut]
     _cursor_class: type[_GridOutCursor]
@@ -67,6 +69,12 @@ class _GridFSBucket(OfThisProcess):
         self._files = self._collection["files"]
         self._chunks = self._collection["chunks"]
         self._chunk_size_bytes = chunk_size_bytes
+
+    def _without_chunks(self) -> Self:
+        """Return a copy of the bucket that requests no chunks with the document of a file opened by name."""
+        made: Self = object.__new__(type(self))
+        made.__dict__.update(self.__dict__, _requests_chunks=False)
+        return made
 
     def _run(self, timeout_ms: float | None, flow: Callable[..., Any], *arguments: Any) -> FaceResult[Any]:
         """Return the result of a flow of the bucket, within `timeout_ms` if it is set."""
@@ -254,8 +262,10 @@ class _GridFSBucket(OfThisProcess):
     async def _open_by_name_flow(
         self, filename: str, revision: int, session: _ClientSession | None
     ) -> _GridOut:
-        file = await version_flow(self._files, filename, {"filename": filename}, revision, session)
-        return self._out_class(self._collection, file_document=file, session=session)
+        file, first = await version_flow(
+            self._collection, filename, {"filename": filename}, revision, session, self._requests_chunks
+        )
+        return self._out_class(self._collection, file_document=file, session=session)._starting_with(first)
 
     def download(
         self,

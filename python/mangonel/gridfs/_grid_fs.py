@@ -127,8 +127,9 @@ class _GridFS(OfThisProcess):
     async def _get_version_flow(
         self, filename: str | None, query: dict[str, Any], version: int | None, session: _ClientSession | None
     ) -> _GridOut:
-        file = await version_flow(self._files, filename, query, -1 if version is None else version, session)
-        return self._out_class(self._collection, file_document=file, session=session)
+        version = -1 if version is None else version
+        file, first = await version_flow(self._collection, filename, query, version, session)
+        return self._out_class(self._collection, file_document=file, session=session)._starting_with(first)
 
     def get_last_version(
         self, filename: str | None = None, session: _ClientSession | None = None, **kwargs: Any

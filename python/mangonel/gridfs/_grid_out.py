@@ -108,6 +108,10 @@ class _GridOut(OneAtATime):
         await self._begin_flow()
         return self
 
+    def _starting_with(self, first: FirstBatch | None) -> Self:
+        self._first = first
+        return self
+
     def _found(self) -> Mapping[str, Any]:
         if not self._file:
             name = self._root["files"].full_name

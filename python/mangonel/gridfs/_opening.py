@@ -1,6 +1,7 @@
 """Reads a file's document and its first chunks with one command, if a round trip to the server takes milliseconds.
 
-The server reads the document before the chunks, as with two commands. Spec: gridfs (file download).
+The server reads the document before the chunks, as with two commands. By id the command is a union of both collections;
+by name the chunks are joined to the document, since only the document has their id. Spec: gridfs (file download).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ LEAST_DISTANCE = 0.0007
 # larger file was read to its end, as many are requested of the next one, if that pays (`ChunkStream._remember`).
 FIRST_CHUNKS = 6
 
-# The server has no `aggregate`, no `$unionWith`, or none in its stable API.
-_UNSUPPORTED_CODES = frozenset({59, 115, 168, 238, 303, 323, 40324})
+# The server has no `aggregate`, no such stage, none in its stable API, or none for a sharded collection.
+_UNSUPPORTED_CODES = frozenset({59, 115, 168, 238, 303, 323, 28769, 40324})
 
 
 class _OpeningCursor(_CommandCursor[Any], _core.BatchCursor):
@@ -58,12 +59,7 @@ def is_far(port: Port) -> bool:
 def may_open(port: Port, root: _Collection[Any], session: _ClientSession | None) -> bool:
     """Return whether to read the document and the first chunks of a file at once."""
     # Transactions have no `$unionWith`, and a query analyser accepts none.
-    return (
-        is_far(port)
-        and root._client._knows_unions
-        and not port.is_encrypting
-        and not is_in_transaction(session_of(port, session))
-    )
+    return is_far(port) and not port.is_encrypting and not is_in_transaction(session_of(port, session))
 
 
 async def opening_flow(
@@ -73,30 +69,81 @@ async def opening_flow(
 
     Return None instead if the server refused the command; then read the document alone.
     """
-    files, chunks = root["files"], root["chunks"]
-    count = max(FIRST_CHUNKS, root._client._first_chunks)
-    first_chunks = [
-        {"$match": {"files_id": equal_to(file_id)}},
-        {"$sort": {"n": 1}},
-        {"$limit": count},
-    ]
-    pipeline = [
+    if not root._client._knows_unions:
+        return None
+    first_chunks = _first_chunks({"files_id": equal_to(file_id)}, count := _count(root))
+    pipeline: list[dict[str, Any]] = [
         {"$match": {"_id": equal_to(file_id)}},
         # Wrapped, so that no chunk is taken for the file's document: every chunk has an `_id`.
         {"$replaceWith": {"file": "$$ROOT"}},
-        {"$unionWith": {"coll": chunks._name, "pipeline": first_chunks}},
+        {"$unionWith": {"coll": root["chunks"]._name, "pipeline": first_chunks}},
     ]
+    try:
+        return await _opened_flow(root, pipeline, count, session)
+    except OperationFailure as error:
+        root._client._knows_unions = _may_ask_again(error)
+        return None
+
+
+async def opening_version_flow(
+    root: _Collection[Any],
+    query: Mapping[str, Any],
+    order: int,
+    skip: int,
+    session: _ClientSession | None,
+) -> tuple[Mapping[str, Any] | None, FirstBatch | None] | None:
+    """Return what `opening_flow` does for the file that a query, sorted by upload date, finds after `skip` others."""
+    if not root._client._knows_joins:
+        return None
+    of_file = {"$expr": {"$eq": ["$files_id", "$$id"]}}
+    join = {
+        "from": root["chunks"]._name,
+        "let": {"id": "$file._id"},
+        "pipeline": _first_chunks(of_file, count := _count(root)),
+        "as": "chunks",
+    }
+    pipeline: list[dict[str, Any]] = [
+        {"$match": query},
+        {"$sort": {"uploadDate": order}},
+        {"$skip": skip},
+        {"$limit": 1},
+        {"$replaceWith": {"file": "$$ROOT"}},
+        {"$lookup": join},
+        # One document each, as in the union, so that they need not fit into one.
+        {"$project": {"each": {"$concatArrays": [[{"file": "$file"}], "$chunks"]}}},
+        {"$unwind": "$each"},
+        {"$replaceWith": "$each"},
+    ]
+    try:
+        return await _opened_flow(root, pipeline, count, session)
+    except OperationFailure as error:
+        root._client._knows_joins = _may_ask_again(error)
+        return None
+
+
+def _count(root: _Collection[Any]) -> int:
+    return max(FIRST_CHUNKS, root._client._first_chunks)
+
+
+def _first_chunks(of_file: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    return [{"$match": of_file}, {"$sort": {"n": 1}}, {"$limit": count}]
+
+
+def _may_ask_again(error: OperationFailure) -> bool:
+    """Return whether the next file may be opened in this way; raise the error if the caller's time is over."""
+    if isinstance(error, ExecutionTimeout):
+        raise error
+    return error.code not in _UNSUPPORTED_CODES
+
+
+async def _opened_flow(
+    root: _Collection[Any], pipeline: list[dict[str, Any]], count: int, session: _ClientSession | None
+) -> tuple[Mapping[str, Any] | None, FirstBatch | None] | None:
+    """Run a pipeline whose first result is `{file: DOCUMENT}` and whose others are at most `count` chunks."""
+    files = root["files"]
     # One more than the most results, so that the server reaches the end and keeps no cursor.
     command = {"aggregate": files._name, "pipeline": pipeline, "cursor": {"batchSize": count + 2}}
-    operation = files._read_operation(command, _core.READ_BATCH, session=session)
-    try:
-        batch = await files._port.arun(operation)
-    except ExecutionTimeout:
-        raise
-    except OperationFailure as error:
-        if error.code in _UNSUPPORTED_CODES:
-            root._client._knows_unions = False
-        return None
+    batch = await files._port.arun(files._read_operation(command, _core.READ_BATCH, session=session))
     if batch is None:
         return None
     first = next(batch, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mangonel._arguments import expect
 from mangonel._light import Any
+from mangonel.gridfs._opening import may_open, opening_version_flow
 from mangonel.gridfs.errors import NoFile
 
 TYPE_CHECKING = False
@@ -12,27 +13,32 @@ if TYPE_CHECKING:
 
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.gridfs._opening import FirstBatch
 
 
 async def version_flow(
-    files: _Collection[Any],
+    root: _Collection[Any],
     filename: str | None,
     query: Mapping[str, Any],
     version: int,
     session: _ClientSession | None,
-) -> Any:
-    """Return the file document of one revision: 0 is the first upload, -1 the last.
+    requests_chunks: bool = True,
+) -> tuple[Any, FirstBatch | None]:
+    """Return the file document of one revision, and its first chunks if they are requested and the server is far away.
+
+    Revision 0 is the first upload, -1 the last.
 
     Raises:
         NoFile: the file has too few revisions.
     """
     expect("version", version, int, "an int")
-    cursor = files.find(query, session=session)
-    if version < 0:
-        cursor.limit(-1).skip(-version - 1).sort("uploadDate", -1)
-    else:
-        cursor.limit(-1).skip(version).sort("uploadDate", 1)
-    found = await cursor._next_or_none_flow()
-    if found is None:
+    order, skip = (-1, -version - 1) if version < 0 else (1, version)
+    opened = None
+    if requests_chunks and may_open(root._port, root, session):
+        opened = await opening_version_flow(root, query, order, skip, session)
+    if opened is None:
+        cursor = root["files"].find(query, session=session).limit(-1).skip(skip).sort("uploadDate", order)
+        opened = await cursor._next_or_none_flow(), None
+    if opened[0] is None:
         raise NoFile(f"no version {version} for filename {filename!r}")
-    return found
+    return opened

@@ -93,8 +93,9 @@ class _MongoClient(
     _port_class: type[Any]
     _database_class: type[Any]
     _session_class: type[Any]
-    # False once the server has refused a `$unionWith`.
+    # False once the server has refused a `$unionWith` or a `$lookup` of GridFS.
     _knows_unions = True
+    _knows_joins = True
     # How many chunks to request with the document of the next GridFS file, if more than the least number.
     _first_chunks = 0
     # The common fields of its databases, made for the first one.

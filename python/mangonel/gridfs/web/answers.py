@@ -27,6 +27,15 @@ class Answer:
     stop: int = 0
 
 
+# With one of these headers the answer may have no bytes, or none of the file's first ones.
+_CONDITIONS = frozenset({"if-match", "if-modified-since", "if-none-match", "if-unmodified-since", "range"})
+
+
+def bucket_for(bucket: Any, method: str, headers: Mapping[str, str]) -> Any:
+    """Return the bucket, or a copy that requests no chunks with the document if the answer may not need them."""
+    return bucket if method == "GET" and not _CONDITIONS & headers.keys() else bucket._without_chunks()
+
+
 def answer(method: str, headers: Mapping[str, str], file: Mapping[str, Any] | None) -> Answer:
     """Decide on the answer to one request.
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from mangonel.gridfs.errors import NoFile
-from mangonel.gridfs.web.answers import PIECE, answer
+from mangonel.gridfs.web.answers import PIECE, answer, bucket_for
 
 if TYPE_CHECKING:
     from mangonel.gridfs import AsyncGridFSBucket, AsyncGridOut
@@ -48,7 +48,8 @@ class GridFSApp:
         path: str = scope["path"].removeprefix(scope.get("root_path", ""))
         source: AsyncGridOut | None
         try:
-            source = await self._find(self._bucket, path.lstrip("/"))
+            bucket = bucket_for(self._bucket, scope["method"], headers)
+            source = await self._find(bucket, path.lstrip("/"))
         except NoFile:
             source = None
         file = None if source is None else source._file

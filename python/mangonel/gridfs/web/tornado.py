@@ -9,7 +9,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import RequestHandler
 
 from mangonel.gridfs.errors import NoFile
-from mangonel.gridfs.web.answers import PIECE, answer
+from mangonel.gridfs.web.answers import PIECE, answer, bucket_for
 
 if TYPE_CHECKING:
     from mangonel.gridfs import AsyncGridFSBucket, AsyncGridOut
@@ -74,14 +74,15 @@ class GridFSHandler(RequestHandler):
 
     async def _serve(self, method: str, name: str) -> None:
         source: Any
+        headers = {key.lower(): value for key, value in self.request.headers.items()}
+        bucket = bucket_for(self._bucket, method, headers)
         try:
             if self._find is not None:
-                source = await self._find(self._bucket, name)
+                source = await self._find(bucket, name)
             else:
-                source = await self._bucket.open_download_stream_by_name(name)
+                source = await bucket.open_download_stream_by_name(name)
         except NoFile:
             source = None
-        headers = {key.lower(): value for key, value in self.request.headers.items()}
         told = answer(method, headers, None if source is None else source._file)
         self.set_status(told.status)
         self.clear_header("Content-Type")
