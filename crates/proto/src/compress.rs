@@ -155,7 +155,7 @@ impl fmt::Display for CompressError {
 
 impl std::error::Error for CompressError {}
 
-/// The working memory of one connection's compression. Each part is made at first use and kept.
+/// The working memory of compression. Each part is made at first use and kept.
 #[derive(Default)]
 pub struct Codec {
     snappy: Option<snap::raw::Encoder>,

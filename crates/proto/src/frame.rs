@@ -2,7 +2,7 @@
 //! Spec: OP_MSG, "message header".
 //!
 //! The owner asks for a [`window`](Deframer::window), fills some of it, and reports how much; nothing is copied between
-//! the socket and the message.
+//! the socket and the message. An empty deframer may serve another connection.
 
 use crate::error::ProtocolError;
 use crate::memory;
@@ -10,11 +10,9 @@ use crate::memory;
 /// The largest accepted message, header included: `maxMessageSizeBytes` of every server so far, and headroom.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000 + 16 * 1024;
 
-/// Room for the replies of common commands. A recv returns at most about this much on a default socket.
-const INITIAL_SIZE: usize = 64 * 1024;
-
-/// A larger buffer, grown for one large reply, is freed once that reply is read.
-const KEPT_SIZE: usize = 1024 * 1024;
+/// Room for the replies of common commands. A recv returns at most about this much on a default socket. A larger buffer,
+/// grown for one large reply, is freed once that reply is read.
+const USUAL_SIZE: usize = 64 * 1024;
 
 const HEADER_SIZE: usize = 16;
 
@@ -22,6 +20,8 @@ const HEADER_SIZE: usize = 16;
 #[derive(Default)]
 pub struct Deframer {
     buffer: Vec<u8>,
+    /// The buffer of the usual size while a larger one is in use.
+    usual: Vec<u8>,
     /// Start of the bytes that belong to no message yet. `start <= end <= buffer.len()`
     start: usize,
     /// End of the bytes received so far.
@@ -48,11 +48,11 @@ impl Deframer {
         }
         if self.buffer.len() < self.start + wanted {
             // Only a header is missing: `received` has made room for a message whose length is known.
-            self.grow((self.start + wanted).max(INITIAL_SIZE));
+            self.grow((self.start + wanted).max(USUAL_SIZE));
         }
         if self.end == self.buffer.len() {
             // A whole message fills the buffer, and more bytes follow it.
-            self.grow(self.end + INITIAL_SIZE);
+            self.grow(self.end + USUAL_SIZE);
         }
         &mut self.buffer[self.end..]
     }
@@ -64,7 +64,10 @@ impl Deframer {
 
     fn move_to(&mut self, mut grown: Vec<u8>) {
         grown[..self.end].copy_from_slice(&self.buffer[..self.end]);
-        self.buffer = grown;
+        let replaced = std::mem::replace(&mut self.buffer, grown);
+        if replaced.len() == USUAL_SIZE {
+            self.usual = replaced;
+        }
     }
 
     /// Makes room for a message whose length was just read.
@@ -74,7 +77,7 @@ impl Deframer {
         self.end -= self.start;
         self.start = 0;
         if length > self.buffer.len() {
-            let size = length.max(INITIAL_SIZE);
+            let size = length.max(USUAL_SIZE);
             self.move_to(memory::zeros(size).ok_or_else(|| ProtocolError::out_of_memory(length))?);
         }
         Ok(())
@@ -131,24 +134,40 @@ impl Deframer {
         if let Some(length) = self.length.take() {
             self.start = (self.start + length).min(self.end);
         }
-        if self.start == self.end && self.buffer.len() > KEPT_SIZE {
-            *self = Deframer::default();
+        if self.start == self.end && self.buffer.len() > USUAL_SIZE {
+            self.restart();
         }
         self.read_length()
+    }
+
+    /// Goes on with the buffer of the usual size, and returns the larger one, whose bytes are all used up.
+    #[cold]
+    fn restart(&mut self) -> Vec<u8> {
+        self.start = 0;
+        self.end = 0;
+        std::mem::replace(&mut self.buffer, std::mem::take(&mut self.usual))
     }
 
     /// Gives the message that has arrived to the caller. A large one is moved, a small one copied, whichever is
     /// cheaper.
     pub fn take(&mut self) -> Result<Vec<u8>, ProtocolError> {
         let Some(length) = self.length else { return Ok(Vec::new()) };
-        if self.start == 0 && self.end == length && length > INITIAL_SIZE {
-            let mut message = std::mem::take(&mut self.buffer);
-            message.truncate(length);
-            *self = Deframer::default();
-            return Ok(message);
+        if self.start == 0 && self.end == length {
+            // Nearly always there is one message and nothing behind it.
+            self.length = None;
+            if length > USUAL_SIZE {
+                let mut message = self.restart();
+                message.truncate(length);
+                return Ok(message);
+            }
+            if self.buffer.len() == USUAL_SIZE {
+                let message = self.buffer[..length].to_vec();
+                self.end = 0;
+                return Ok(message);
+            }
         }
         let message = self.message().unwrap_or_default();
-        let message = match length <= INITIAL_SIZE {
+        let message = match length <= USUAL_SIZE {
             true => message.to_vec(),
             false => memory::copy_of(message).ok_or_else(|| ProtocolError::out_of_memory(length))?,
         };
@@ -232,10 +251,25 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_grown_for_one_large_reply_is_given_back() {
+    fn a_buffer_grown_for_a_large_reply_is_replaced_by_the_usual_one() {
         let mut deframer = Deframer::default();
-        feed(&mut deframer, &message(5_000_000), 1 << 20);
-        deframer.consume().unwrap();
-        assert_eq!(deframer.window().len(), INITIAL_SIZE);
+        for length in [100, 65_536, 65_537, 5_000_000] {
+            for is_taken in [false, true] {
+                feed(&mut deframer, &message(length), 1 << 20);
+                if is_taken {
+                    assert_eq!(deframer.take().unwrap(), message(length));
+                } else {
+                    deframer.consume().unwrap();
+                }
+                assert_eq!(deframer.buffer.len(), USUAL_SIZE);
+            }
+        }
+        feed(&mut deframer, &[message(65_536), message(20), message(3_000_000)].concat(), 1 << 20);
+        for _ in 0..3 {
+            assert!(!deframer.is_empty());
+            deframer.consume().unwrap();
+        }
+        assert!(deframer.is_empty());
+        assert_eq!(deframer.window().len(), USUAL_SIZE);
     }
 }

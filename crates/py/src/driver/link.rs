@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mangonel_entries::entries;
-use mangonel_proto::compress::{self, Compressor};
+use mangonel_proto::compress::{Compressor, OP_COMPRESSED};
 use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::LinkId;
@@ -18,6 +18,7 @@ use super::clock::Clock;
 use super::direct_receive::DirectReceive;
 use super::failure;
 use super::interpreter;
+use super::spare;
 use super::tls::Tls;
 use super::waiter::Waiter;
 use crate::thread_end::Entry;
@@ -32,7 +33,8 @@ pub struct Link {
     _entry: Entry,
     pub(crate) id: LinkId,
     pub(crate) shard: u32,
-    pub(crate) deframer: Deframer,
+    /// Receives messages; `None` while it would be empty, or while a call uses it.
+    deframer: Option<Box<Deframer>>,
     /// The number of buffers lent to Python now; while there are any, nothing may move the bytes.
     lent: usize,
     /// Whether a buffer was lent and the count of received bytes is not reported yet.
@@ -67,8 +69,6 @@ pub struct Link {
     pub(crate) waiter: Option<Py<Waiter>>,
     /// The target of expected chunks' data, for the paths that skip the socket object; None for other replies.
     pub(crate) direct_receive: Option<Box<DirectReceive>>,
-    /// The working memory of compression, made for the first compressed message.
-    packer: Option<Box<compress::Codec>>,
 }
 
 /// Messages of this size and above are compressed and decompressed without the GIL; below it, releasing the GIL costs
@@ -82,7 +82,7 @@ impl Link {
             _entry: Entry,
             id,
             shard,
-            deframer: Deframer::default(),
+            deframer: None,
             lent: 0,
             has_lost_count: false,
             transport: Some(transport),
@@ -98,53 +98,64 @@ impl Link {
             waiter: None,
             is_prepared: false,
             direct_receive: None,
-            packer: None,
         }
     }
 
-    /// Returns the message that has arrived, decompressed, and its size on the wire.
+    /// Returns the message that has arrived, for [`unpacked`](Self::unpacked).
     ///
     /// # Errors
-    /// When it is no message, or does not decompress to one within the limits. Nothing more may be read then.
-    pub(crate) fn take_message(link: &Bound<'_, Self>) -> Result<(Vec<u8>, usize), ProtocolError> {
-        let py = link.py();
-        let (message, size, packer) = {
-            let mut link = link.try_borrow_mut().map_err(|error| ProtocolError::new(error.to_string()))?;
-            let message = link.deframer.take()?;
-            let size = message.len();
-            if message.get(12..16) != Some(&compress::OP_COMPRESSED.to_le_bytes()) {
-                return Ok((message, size));
-            }
-            (message, size, link.packer.take())
-        };
-        // Not borrowed while other threads may run, since one of them may close the link.
-        let mut packer = packer.unwrap_or_default();
-        let mut unpack = || packer.decompress(&message).map_err(ProtocolError::from);
+    /// When there is no memory for it, or no message may follow it. Nothing more may be read then.
+    #[inline]
+    pub(crate) fn take_message(&mut self, py: Python<'_>) -> Result<Vec<u8>, ProtocolError> {
+        let Some(mut deframer) = self.deframer.take() else { return Ok(Vec::new()) };
+        let message = deframer.take()?;
+        self.put_back(py, deframer);
+        Ok(message)
+    }
+
+    /// Returns a received message, decompressed, and its size on the wire.
+    ///
+    /// # Errors
+    /// When it does not decompress to a message within the limits. Nothing more may be read then.
+    #[inline]
+    pub(crate) fn unpacked(py: Python<'_>, message: Vec<u8>) -> Result<(Vec<u8>, usize), ProtocolError> {
+        let size = message.len();
+        if message.get(12..16) != Some(&OP_COMPRESSED.to_le_bytes()) {
+            return Ok((message, size));
+        }
+        let mut codec = spare::codec(py);
+        let mut unpack = || codec.decompress(&message).map_err(ProtocolError::from);
         // Few bytes may decompress to many, so the claimed size decides.
         let claimed = message.get(20..24).map_or(0, |size| size[2] | size[3]);
-        let unpacked =
-            if claimed > 0 || message.len() > WORTH_DETACHING { py.detach(unpack) } else { unpack() };
-        Self::keep(link, packer);
+        let unpacked = if claimed > 0 || size > WORTH_DETACHING { py.detach(unpack) } else { unpack() };
+        spare::keep_codec(py, codec);
         unpacked.map(|message| (message, size))
     }
 
     /// Compresses a whole message; `None` when it must stay as it is.
-    pub(crate) fn pack(link: &Bound<'_, Self>, compressor: Compressor, message: &[u8]) -> Option<Vec<u8>> {
-        let py = link.py();
-        let mut packer = link.try_borrow_mut().ok()?.packer.take().unwrap_or_default();
+    pub(crate) fn pack(py: Python<'_>, compressor: Compressor, message: &[u8]) -> Option<Vec<u8>> {
+        let mut codec = spare::codec(py);
         let mut pack = || {
             let mut packed = Vec::new();
-            packer.compress(compressor, message, &mut packed).ok().map(|()| packed)
+            codec.compress(compressor, message, &mut packed).ok().map(|()| packed)
         };
         let packed = if message.len() > WORTH_DETACHING { py.detach(pack) } else { pack() };
-        Self::keep(link, packer);
+        spare::keep_codec(py, codec);
         packed
     }
 
-    fn keep(link: &Bound<'_, Self>, packer: Box<compress::Codec>) {
-        // If the link is borrowed, its next user makes another one.
-        if let Ok(mut link) = link.try_borrow_mut() {
-            link.packer = Some(packer);
+    /// Returns the deframer to receive into.
+    #[inline]
+    pub(crate) fn deframer(&mut self, py: Python<'_>) -> &mut Deframer {
+        self.deframer.get_or_insert_with(|| spare::deframer(py))
+    }
+
+    /// Keeps the deframer if bytes are left in it; otherwise another connection may use it.
+    #[inline]
+    fn put_back(&mut self, py: Python<'_>, deframer: Box<Deframer>) {
+        match deframer.is_empty() {
+            true => spare::keep_deframer(py, deframer),
+            false => self.deframer = Some(deframer),
         }
     }
 
@@ -205,14 +216,18 @@ impl Link {
     }
 
     /// Lends the state to a thread that will be inside system calls on `fd`.
-    pub(crate) fn enter(&mut self) -> Deframer {
+    pub(crate) fn enter(&mut self, py: Python<'_>) -> Box<Deframer> {
         self.is_busy = true;
-        std::mem::take(&mut self.deframer)
+        self.deframer.take().unwrap_or_else(|| spare::deframer(py))
     }
 
     /// Takes the state back; the result is for [`finish`](Self::finish) if the connection has ended.
-    pub(crate) fn leave(&mut self, py: Python<'_>, deframer: Deframer) -> Option<(Py<PyAny>, &'static str)> {
-        self.deframer = deframer;
+    pub(crate) fn leave(
+        &mut self,
+        py: Python<'_>,
+        deframer: Box<Deframer>,
+    ) -> Option<(Py<PyAny>, &'static str)> {
+        self.put_back(py, deframer);
         self.is_busy = false;
         if self.is_doomed { self.end(py) } else { None }
     }
@@ -228,7 +243,7 @@ impl Link {
         if count == 0 {
             return Err(failure::connection_closed(py));
         }
-        self.deframer.received(count).map_err(|error| failure::broken_message(py, &error))
+        self.deframer(py).received(count).map_err(|error| failure::broken_message(py, &error))
     }
 
     /// Whether bytes may have been received without a call of `received`, so that no reply can be read any more.
@@ -261,7 +276,7 @@ impl Link {
     /// Whether no bytes are left beyond the messages already read.
     #[getter]
     fn is_quiet(&self) -> bool {
-        self.deframer.is_empty()
+        self.deframer.as_ref().is_none_or(|deframer| deframer.is_empty())
     }
 
     /// Probe this descriptor after idleness; never wait in it.
@@ -282,7 +297,7 @@ impl Link {
     /// Whether a whole message has already arrived.
     #[getter]
     pub(crate) fn has_message(&self) -> bool {
-        self.deframer.message().is_some()
+        self.deframer.as_ref().is_some_and(|deframer| deframer.message().is_some())
     }
 
     /// The connection's number, unique in its client.
@@ -291,9 +306,9 @@ impl Link {
         self.id.0
     }
 
-    fn __len__(&mut self) -> PyResult<usize> {
+    fn __len__(&mut self, py: Python<'_>) -> PyResult<usize> {
         self.check_not_lent()?;
-        Ok(self.deframer.window().len())
+        Ok(self.deframer(py).window().len())
     }
 
     /// Lends the window to receive into.
@@ -303,7 +318,7 @@ impl Link {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let mut link = slf.try_borrow_mut()?;
         link.check_not_lent()?;
-        let window = link.deframer.window();
+        let window = link.deframer(slf.py()).window();
         let (start, length) = (window.as_mut_ptr(), window.len());
         // SAFETY: the window stays where it is until the next `window`, `received` or `take`; `Link` counts the view
         // as lent and refuses those until it is released, and the view holds a reference to the link.

@@ -31,6 +31,7 @@ mod runs;
 mod session;
 mod socket;
 pub(crate) mod source;
+mod spare;
 mod tls;
 mod tracing;
 mod transfer;

@@ -14,6 +14,7 @@ use super::exchange::{self, lend};
 use super::failure;
 use super::interpreter;
 use super::link::Link;
+use super::spare;
 use super::tls::Tls;
 use crate::thread_end::Entry;
 
@@ -89,12 +90,14 @@ impl Monitor {
     fn read(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(link) = &self.link else { return Ok(()) };
         let link = link.bind(py);
-        let told = {
+        let (told, taken) = {
             let mut link = link.try_borrow_mut()?;
             link.check_not_lent()?;
-            link.note_reply(py)
+            (link.note_reply(py), link.take_message(py))
         };
-        let (message, _) = Link::take_message(link).map_err(|error| failure::broken_message(py, &error))?;
+        let unpacked = taken.and_then(|message| Link::unpacked(py, message));
+        let (message, _) = unpacked.map_err(|error| failure::broken_message(py, &error))?;
+        spare::free_unneeded(py);
         if let Some(owner) = told {
             Tls::remember(&owner, py);
         }

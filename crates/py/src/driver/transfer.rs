@@ -129,7 +129,7 @@ fn converse(py: Python<'_>, exchange: &mut Exchange) -> PyResult<bool> {
             if !link.is_prepared {
                 link.is_prepared = prepare(link.fd);
             }
-            (link.fd, link.enter(), link.tls.take(), link.direct_receive.take())
+            (link.fd, link.enter(py), link.tls.take(), link.direct_receive.take())
         };
         let timeout = exchange.step_timeout().map(Duration::from_secs_f64);
         let expects_reply = exchange.expects_reply();
@@ -260,12 +260,14 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
         }
         match books.tls.take() {
             None => {
-                let books = &mut *books;
-                receive_plain(fd, &mut books.deframer, &mut books.direct_receive)
+                let mut direct_receive = books.direct_receive.take();
+                let ended = receive_plain(fd, books.deframer(py), &mut direct_receive);
+                books.direct_receive = direct_receive;
+                ended
             }
             Some(mut tls) => {
                 // Decrypting releases the GIL, so other threads may use the link meanwhile.
-                let mut deframer = books.enter();
+                let mut deframer = books.enter(py);
                 drop(books);
                 let ended = tls.receive_ready(py, fd, &mut deframer);
                 let mut books = link.try_borrow_mut()?;

@@ -136,8 +136,7 @@ impl Exchange {
             return;
         }
         let Some(compressor) = self.core.get().peek(|state| state.client.compressor(id)) else { return };
-        let Some(link) = &self.link else { return };
-        let packed = Link::pack(link.bind(py), compressor, self.inner.outbound());
+        let packed = Link::pack(py, compressor, self.inner.outbound());
         self.packed = packed.map(|packed| (request_id, packed));
     }
 

@@ -14,13 +14,13 @@ impl Exchange {
     pub(crate) fn take_reply(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(link) = &self.link else { return Ok(()) };
         let link = link.bind(py);
-        let (told, receives_directly) = {
+        let (told, receives_directly, taken) = {
             let mut link = link.try_borrow_mut()?;
             link.check_not_lent()?;
             link.idle_since = link.clock.now();
-            (link.note_reply(py), link.direct_receive.is_some())
+            (link.note_reply(py), link.direct_receive.is_some(), link.take_message(py))
         };
-        let taken = Link::take_message(link);
+        let taken = taken.and_then(|message| Link::unpacked(py, message));
         let mut past_deframer = 0;
         if receives_directly {
             let mut link = link.try_borrow_mut()?;
