@@ -61,6 +61,29 @@ def test_mutated_bytes_give_a_value_or_invalid_bson() -> None:
     assert refused > 100
 
 
+def test_fields_are_read_alike_at_any_distance_from_the_end() -> None:
+    for length in range(40):
+        for name in ("n", "fifteen_letters", "sixteen_letters_", "seventeen_letters"):
+            document = {"first": {name: "x" * length}, name: "y" * length, "last": "z" * (length % 19)}
+            data = peer.encode(document)
+            # Twice, since a name is compared with those seen before.
+            assert _core.decode(data) == _core.decode(data) == document
+            assert _core.decode_all(data + data) == [document, document]
+
+
+@pytest.mark.parametrize("behind", [0, 40])
+@pytest.mark.parametrize("name", ["left", "sixteen_letters_", "seventeen_letters"])
+def test_a_known_name_that_ends_outside_of_its_document_is_refused(name: str, behind: int) -> None:
+    assert _core.decode(peer.encode({"in": {name: None}})) == {"in": {name: None}}
+    # The NUL of the embedded document stands where that of the name would.
+    field = b"\x0a" + name.encode()
+    inner = (len(field) + 5).to_bytes(4, "little") + field + b"\0"
+    outer = b"\x03in\0" + inner + b"\x02more\0" + (behind + 1).to_bytes(4, "little") + b"m" * behind + b"\0"
+    data = (len(outer) + 5).to_bytes(4, "little") + outer + b"\0"
+    with pytest.raises(InvalidBSON, match="field name has no end"):
+        _core.decode(data)
+
+
 def test_every_prefix_is_refused() -> None:
     for length in range(len(SAMPLE)):
         with pytest.raises(InvalidBSON):

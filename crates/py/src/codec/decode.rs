@@ -1,15 +1,17 @@
 //! BSON bytes to Python objects, hot path: documents, arrays and the common values. Every length is checked against the
 //! end of the enclosing document before it is used, so any bytes give a value or `InvalidBSON`.
 //! Spec: bsonspec.org. The rarer values are in `decode_rare`.
+use std::ptr::NonNull;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, invalid, within};
 use super::key_cache;
 use super::make::{self, Made, owned};
-use super::name::{LONGEST, is_ascii};
+use super::name::{HEAD, LONGEST, Name, is_ascii};
 use super::options::{Codec, DatetimeConversion, DocumentClass};
-use super::shapes::{HAS_ID, HAS_REF, Node, Walk};
+use super::shapes::{HAS_ID, HAS_REF, Links, Node, Walk};
 use super::stack::Stack;
 use super::{datetime, object_id, objects, text};
 
@@ -19,6 +21,9 @@ const ATOMIC: u32 =
 
 /// Both names of a DBRef.
 const HAS_DBREF: u8 = HAS_REF | HAS_ID;
+
+/// The bytes that are read without looking for the end of each: a type and the head of a name, or a length.
+const AHEAD: usize = 1 + HEAD;
 
 /// The shortest document: a length and a NUL.
 const SHORTEST: usize = 5;
@@ -33,6 +38,8 @@ pub(crate) struct Decoder<'a, 'py> {
     /// 0 <= position <= end of the enclosing document <= data.len()
     pub(crate) position: usize,
     depth: u32,
+    /// Any position before this one has more than `AHEAD` bytes of `data` after it.
+    narrow: usize,
     /// Values of the open documents and arrays.
     values: Stack<'py>,
     /// The root of the tree of shapes; valid while `_walk` lives.
@@ -43,8 +50,9 @@ pub(crate) struct Decoder<'a, 'py> {
     pub(crate) object_id: *mut ffi::PyTypeObject,
     /// Element types whose values need no look at whether the garbage collector tracks them.
     atomic: u32,
-    /// Whether documents are dicts, which no type decoder converts.
-    makes_dicts: bool,
+    /// 0 if text and documents are made without asking for options: no type decoders, documents are dicts, `objects`
+    /// may be used. Otherwise a bit that no element type has.
+    options: u32,
     /// Whether dates and Int64 may be made without their constructors.
     makes_dates: bool,
     makes_ints: bool,
@@ -64,6 +72,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             owner: None,
             position: 0,
             depth: 0,
+            narrow: data.len().saturating_sub(AHEAD),
             values: Stack::new(py),
             root,
             context: root,
@@ -74,7 +83,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 true => 0,
                 false => ATOMIC | u32::from(are_plain) << 0x09 | u32::from(makes_dicts) << 0x03,
             },
-            makes_dicts,
+            options: u32::from(!(makes_dicts && are_known)) << 8,
             makes_dates: are_known,
             makes_ints: are_known && codec.types.int64_is_plain,
         }
@@ -102,39 +111,46 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     /// Decodes the fields of the document that fills the buffer into a dict, regardless of the document class.
     pub(crate) fn fields(&mut self) -> Made<'py> {
-        let (made, _) = self.dict(self.data.len())?;
+        let end = self.open(self.data.len())?;
+        let made = self.dict(end, false)?;
         self.finish(made)
     }
 
     /// Decodes the document at the position, which ends before `limit`, as the document class.
     pub(crate) fn next(&mut self, limit: usize) -> Made<'py> {
-        Ok(self.document(limit)?.0)
+        self.document(limit, false)
     }
 
-    /// As `next`, with the flags of the document's names.
+    /// As `next`; an embedded document with `$ref` and `$id` is a DBRef.
     #[inline(always)]
-    fn document(&mut self, limit: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
+    fn document(&mut self, limit: usize, is_embedded: bool) -> Made<'py> {
         let start = self.position;
-        let made = match &self.codec.document_class {
-            DocumentClass::Dict => return self.dict(limit),
-            DocumentClass::Mapping(class) => {
-                let end = self.open(limit)?;
-                self.mapping(class, end)?
-            }
+        let end = self.open(limit)?;
+        match &self.codec.document_class {
+            DocumentClass::Dict => self.dict(end, is_embedded),
+            DocumentClass::Mapping(class) => self.mapping(class, end, is_embedded),
             DocumentClass::Raw(class) => {
-                let end = self.open(limit)?;
-                (self.raw(class, start, end)?, 0)
+                let made = self.raw(class, start, end)?;
+                self.close();
+                Ok(made)
             }
-        };
-        self.close();
-        Ok(made)
+        }
     }
 
-    /// An embedded document: as above, but one with `$ref` and `$id` is a DBRef.
+    /// An embedded document.
     #[inline(never)]
     pub(crate) fn embedded(&mut self, limit: usize) -> Made<'py> {
-        let (made, marks) = self.document(limit)?;
-        if marks == HAS_DBREF { self.dbref(made) } else { Ok(made) }
+        self.document(limit, true)
+    }
+
+    /// Steps over the final NUL; `marks` are the flags of the document's names.
+    #[inline(always)]
+    fn closed(&mut self, made: Bound<'py, PyAny>, marks: u8, is_embedded: bool) -> Made<'py> {
+        self.close();
+        if marks == HAS_DBREF && is_embedded {
+            return self.dbref(made);
+        }
+        Ok(made)
     }
 
     /// Checks the length at the position and steps into the document; returns where its final NUL is.
@@ -146,7 +162,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
             return Err(self.bad_document_length(start, length, limit));
         }
         let end = start + length - 1;
-        if self.data[end] != 0 {
+        // SAFETY: start <= end < limit <= data.len(), as every limit is the end of a document or of the buffer.
+        if unsafe { *self.data.get_unchecked(end) } != 0 {
             return Err(invalid(end, "bad eoo: document does not end in NUL"));
         }
         self.depth += 1;
@@ -175,106 +192,159 @@ impl<'a, 'py> Decoder<'a, 'py> {
         (self.position, self.depth) = mark;
     }
 
-    /// The document at the position, which ends before `limit`, as a dict, and the flags of its names.
+    /// The document whose fields begin at the position and whose final NUL is at `end`, as a dict.
+    ///
+    /// Most values are text or documents, so these come first.
     #[inline(never)]
-    fn dict(&mut self, limit: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
-        let end = self.open(limit)?;
+    fn dict(&mut self, end: usize, is_embedded: bool) -> Made<'py> {
         let base = self.values.height();
-        let context = self.context;
+        let mut position = self.position;
         let mut node = self.root;
         // SAFETY: `context` is the root or a node that the walk came to, and `_walk` keeps every node where it is for
         // as long as this decoder lives.
-        let mut guess = unsafe { Node::first(context) };
+        let mut links = unsafe { Node::first(self.context) };
         let mut is_container = false;
-        let data = self.data;
-        // `open` has checked it. Asserted here, so that the compiler need not compare each field's position with the
-        // buffer's end.
-        assert!(end < data.len(), "the document ends in the buffer");
-        while self.position < end {
-            let field = &data[self.position..];
-            let kind = field[0];
-            let name_at = self.position + 1;
-            // SAFETY: the guess is a link of a node: another node, or the sentinel, which is a node too and matches
-            // nothing. `_walk` keeps both.
-            let mut length = unsafe { Node::matches(guess, field) };
-            if length == 0 {
-                // SAFETY: `node` and `context` came out of the tree, and `second` is a link of one of them, so `_walk`
-                // keeps all three where they are. The sentinel matches nothing, so it is never remembered.
-                unsafe {
-                    let second = Node::second(node, context);
-                    length = Node::matches(second, field);
-                    if length != 0 {
-                        Node::remember(node, context, second);
-                        guess = second;
+        let fault = loop {
+            if position >= end {
+                // SAFETY: `_walk` keeps the node. Each round stepped to one node and kept one value, or left with the
+                // error, so above `base` there are as many values as names that lead to it.
+                let (made, marks) = unsafe { (self.values.dict(node, base, is_container)?, (*node).marks) };
+                self.position = end;
+                return self.closed(made, marks, is_embedded);
+            }
+            node = match self.known(links, position, end) {
+                Some(known) => known.as_ptr(),
+                None => match self.child(node, links, position + 1, end)? {
+                    Some(child) => child.as_ptr(),
+                    None => {
+                        self.position = position;
+                        return self.dict_without_shape(node, base, end, is_embedded);
                     }
+                },
+            };
+            // SAFETY: position < end < data.len(), as `open` checked; `_walk` keeps `node`, which came out of the tree.
+            let (kind, name) = unsafe { (*self.data.get_unchecked(position), Node::name(node)) };
+            position += 1 + name.length();
+            // SAFETY: as above.
+            links = unsafe { Node::next(node) };
+            let quick = u32::from(kind) | self.options;
+            if quick == 0x02
+                && let Some(text) = self.text_ahead(position, end)
+                // SAFETY: `options`: the self-test of `objects` passed.
+                && let Some(made) = unsafe { text::of_ascii(text) }
+            {
+                // SAFETY: a new reference, or null with the error set.
+                match unsafe { owned(self.py, made) } {
+                    Ok(value) => self.values.keep(value)?,
+                    Err(fault) => break fault,
                 }
+                position += 4 + text.len() + 1;
+                continue;
             }
-            if length != 0 && length <= end - name_at {
-                self.position = name_at + length;
-                node = guess;
-            } else {
-                let length = self.name_length(name_at, end)?;
-                let name = &self.data[name_at..name_at + length];
-                // SAFETY: `node` is the root or a node that this walk came to; `_walk` keeps it.
-                let Some(child) = (unsafe { Node::child(self.py, node, name) }) else {
-                    return self.dict_without_shape(node, base, end);
-                };
-                self.position = name_at + length;
-                // SAFETY: `node` and `context` came out of the tree, and `child` was found or made in it just now:
-                // `_walk` keeps all three.
-                unsafe { Node::remember(node, context, child) };
-                node = child;
-            }
-            // SAFETY: `node` is the guess that matched, or the child that was found or made: a node of the tree, which
-            // `_walk` keeps.
-            guess = unsafe { Node::next(node) };
+            self.position = position;
             self.context = node;
-            let made = match kind {
-                // Here without a call, since most values are text or documents.
-                0x02 => self.string_inlined(end),
-                0x03 if self.makes_dicts => {
-                    is_container = true;
-                    match self.dict(end) {
-                        Ok((made, HAS_DBREF)) => self.dbref(made),
-                        Ok((made, _)) => Ok(made),
-                        Err(fault) => Err(fault),
-                    }
+            let made = if quick == 0x03 {
+                is_container = true;
+                match self.open(end) {
+                    Ok(end) => self.dict(end, true),
+                    Err(fault) => Err(fault),
                 }
-                _ => self.plain_value(kind, end),
-            };
-            // With type decoders no type is atomic, so this check covers them too.
-            let made = if kind >= 32 || self.atomic >> kind & 1 == 0 {
-                self.beyond_atomic(made, &mut is_container)
             } else {
-                made
+                self.any_value(kind, end, &mut is_container)
             };
+            position = self.position;
             match made {
                 Ok(value) => self.values.keep(value)?,
-                Err(fault) => {
-                    self.values.release(base);
-                    return Err(self.within_field(fault, name_at));
-                }
+                Err(fault) => break fault,
             }
-        }
-        // SAFETY: `_walk` keeps the node. Each round stepped to one node and kept one value, or left with the error, so
-        // above `base` there are as many values as names that lead to it.
+        };
+        self.values.release(base);
+        // SAFETY: a node of the tree, which `_walk` keeps.
+        let name = unsafe { Node::name(node) }.text();
+        Err(within(fault, Step::Key(String::from_utf8_lossy(&name).into_owned())))
+    }
+
+    /// The next bytes, unless the buffer ends before.
+    #[inline(always)]
+    fn ahead(&self, position: usize) -> Option<&'a [u8; AHEAD]> {
+        // SAFETY: `narrow` is at most data.len() - AHEAD, or 0. Any bytes are a valid array.
+        (position < self.narrow).then(|| unsafe { &*self.data.as_ptr().add(position).cast() })
+    }
+
+    /// Of the nodes that were taken last, the one that is named like the field at the position.
+    #[inline(always)]
+    fn known(&self, links: *mut Links, position: usize, end: usize) -> Option<NonNull<Node>> {
+        let Some([_, head @ ..]) = self.ahead(position) else {
+            return self.known_at_end(links, position, end);
+        };
+        let fits = |name: &Name| {
+            name.fits(head)
+                && position + name.length() < end
+                && (name.length() <= HEAD || name.rest_fits(&self.data[position + 1 + HEAD..]))
+        };
+        // SAFETY: `links` are those of a node of the tree, which `_walk` keeps.
+        unsafe { Links::find(links, fits) }
+    }
+
+    #[inline(never)]
+    fn known_at_end(&self, links: *mut Links, position: usize, end: usize) -> Option<NonNull<Node>> {
+        // SAFETY: as in `known`.
+        unsafe { Links::find(links, |name| name.starts(&self.data[position + 1..end])) }
+    }
+
+    /// The node of the name that starts here, made if there is room in the tree.
+    #[inline(never)]
+    fn child(
+        &self,
+        node: *mut Node,
+        links: *mut Links,
+        name_at: usize,
+        end: usize,
+    ) -> Result<Option<NonNull<Node>>, Fault> {
+        let length = self.name_length(name_at, end)?;
+        let name = &self.data[name_at..name_at + length];
+        // SAFETY: `node` and `links` came out of the tree, and so does `child`: `_walk` keeps them.
         unsafe {
-            let marks = (*node).marks;
-            let made = self.values.dict(node, base, is_container)?;
-            self.close();
-            Ok((made, marks))
+            let child = Node::child(self.py, node, name);
+            if let Some(child) = child {
+                Links::remember(links, child.as_ptr());
+            }
+            Ok(child)
         }
     }
 
-    /// Reads a value, converted by the user's type decoder if there is one; records whether the collector tracks it.
+    /// The bytes of the string at the position, without its NUL. None: there are fewer than two, their number is wrong, or
+    /// the buffer ends near them.
     #[inline(always)]
-    fn beyond_atomic(&self, made: Made<'py>, is_container: &mut bool) -> Made<'py> {
-        let mut value = made?;
-        if self.codec.decoders.is_some() {
-            value = self.convert(value)?;
+    fn text_ahead(&self, position: usize, end: usize) -> Option<&'a [u8]> {
+        let [a, b, c, d, ..] = *self.ahead(position)?;
+        let length = u32::from_le_bytes([a, b, c, d]) as usize;
+        let start = position + 4;
+        let next = start + length;
+        // SAFETY: start <= next <= end, as is compared first, and end < data.len(), as every end was checked by `open`. The
+        // slice is not empty: its length is compared before it is made.
+        unsafe {
+            if next > end || *self.data.get_unchecked(next - 1) != 0 || length < 3 {
+                return None;
+            }
+            Some(self.data.get_unchecked(start..next - 1))
         }
-        *is_container |= make::is_collected(&value);
-        Ok(value)
+    }
+
+    /// Reads any value, converted by the user's type decoder if there is one; records whether the collector tracks it.
+    #[inline(always)]
+    fn any_value(&mut self, kind: u8, end: usize, is_container: &mut bool) -> Made<'py> {
+        let mut made = self.plain_value(kind, end);
+        // With type decoders no type is atomic, so this check covers them too.
+        if kind >= 32 || self.atomic >> kind & 1 == 0 {
+            let mut value = made?;
+            if self.codec.decoders.is_some() {
+                value = self.convert(value)?;
+            }
+            *is_container |= make::is_collected(&value);
+            made = Ok(value);
+        }
+        made
     }
 
     /// Continues with a document that the tree of shapes has no room for.
@@ -284,7 +354,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
         node: *mut Node,
         base: usize,
         end: usize,
-    ) -> Result<(Bound<'py, PyAny>, u8), Fault> {
+        is_embedded: bool,
+    ) -> Made<'py> {
         // SAFETY: `dict` calls this with the node it came to, which `_walk` keeps, and before it steps on: it kept one
         // value above `base` for each step to that node.
         let (mut marks, dict) = unsafe { ((*node).marks, self.values.open_dict(node, base)?) };
@@ -292,19 +363,18 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let (key, value) = self.field(end, &mut marks)?;
             make::set_item(&dict, &key, &value)?;
         }
-        self.close();
-        Ok((dict, marks))
+        self.closed(dict, marks, is_embedded)
     }
 
     /// The document class belongs to the user: its `__init__` and `__setitem__` may do anything.
-    fn mapping(&mut self, class: &Py<PyAny>, end: usize) -> Result<(Bound<'py, PyAny>, u8), Fault> {
+    fn mapping(&mut self, class: &Py<PyAny>, end: usize, is_embedded: bool) -> Made<'py> {
         let made = class.bind(self.py).call0()?;
         let mut marks = 0;
         while self.position < end {
             let (key, value) = self.field(end, &mut marks)?;
             made.set_item(key, value)?;
         }
-        Ok((made, marks))
+        self.closed(made, marks, is_embedded)
     }
 
     /// The next name and value.
@@ -444,15 +514,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     pub(crate) fn string(&mut self, end: usize) -> Made<'py> {
-        self.string_inlined(end)
-    }
-
-    #[inline(always)]
-    fn string_inlined(&mut self, end: usize) -> Made<'py> {
         let at = self.position;
         let bytes = self.string_bytes(end)?;
-        let made = text::decode_inlined(self.py, bytes, self.codec.unicode_errors.as_deref());
-        made.map_err(|fault| self.invalid_value(fault, at))
+        self.text(bytes, at)
     }
 
     /// Returns the string of these bytes; `at` is their offset.

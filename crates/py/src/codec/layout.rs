@@ -11,10 +11,10 @@ use pyo3::types::PyDict;
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Whether the shared table of empty dicts counts its references (3.11); in later versions it is immortal.
-static COUNTS_EMPTY: AtomicBool = AtomicBool::new(true);
+const COUNTS_EMPTY: bool = cfg!(not(Py_3_12));
 
 /// Whether the garbage collector tracks new dicts from the start (3.14); before, once they hold a container.
-static TRACKS_ALL: AtomicBool = AtomicBool::new(false);
+const TRACKS_ALL: bool = cfg!(Py_3_14);
 
 /// Returns whether the internal layout may be used.
 #[inline]
@@ -27,12 +27,11 @@ pub(super) fn switch(is_on: bool) {
     ON.store(is_on, Ordering::Relaxed);
 }
 
-/// Learns how empty dicts share their table and whether they are tracked. False: this interpreter does neither in a
-/// known way.
+/// Tells whether new dicts share their table and are tracked as `COUNTS_EMPTY` and `TRACKS_ALL` say.
 ///
 /// # Safety
 /// The structures must be those of this interpreter.
-pub(super) unsafe fn learn_empty_dicts() -> bool {
+pub(super) unsafe fn empty_dicts_are_known() -> bool {
     // SAFETY: four new dicts of our own, released here. By the caller's promise the structures are right; the tables are only
     // read, under the GIL.
     unsafe {
@@ -45,10 +44,9 @@ pub(super) unsafe fn learn_empty_dicts() -> bool {
             let after = (*shared).references;
             let is_same = dicts.iter().all(|dict| table(*dict) == shared) && table(fourth) == shared;
             ffi::Py_XDECREF(fourth);
-            COUNTS_EMPTY.store(after != before, Ordering::Relaxed);
-            TRACKS_ALL.store(ffi::PyObject_GC_IsTracked(dicts[0]) != 0, Ordering::Relaxed);
-            let is_counted = after == before || after == before + 1;
-            is_same && is_counted && (*shared).references == before && (*shared).entries == 0
+            let is_counted = after - before == isize::from(COUNTS_EMPTY) && (*shared).references == before;
+            let is_tracked = ffi::PyObject_GC_IsTracked(dicts[0]) != 0;
+            is_same && is_counted && is_tracked == TRACKS_ALL && (*shared).entries == 0
         };
         for dict in dicts {
             ffi::Py_XDECREF(dict);
@@ -199,12 +197,12 @@ pub(super) unsafe fn dict(
             to.add(index).write(Entry { key, value });
         }
         let object = dict.cast::<ffi::PyDictObject>();
-        if COUNTS_EMPTY.load(Ordering::Relaxed) {
+        if COUNTS_EMPTY {
             (*(*object).ma_keys.cast::<Keys>()).references -= 1;
         }
         (*object).ma_keys = keys.cast();
         (*object).ma_used = values.len() as isize;
-        if is_container && !TRACKS_ALL.load(Ordering::Relaxed) {
+        if is_container && !TRACKS_ALL {
             ffi::PyObject_GC_Track(dict.cast());
         }
         dict
@@ -243,12 +241,7 @@ unsafe fn small_keys(table: &Table) -> *mut Keys {
         let keys = allocate(size_of::<SmallHead>() + ENTRIES);
         if !keys.is_null() {
             let (from, to) = (table.keys.cast::<SmallHead>(), keys.cast::<SmallHead>());
-            // Word by word: for a copy of the whole, the compiler would emit the same call as in `large_keys`.
-            (*to)[0] = (*from)[0];
-            (*to)[1] = (*from)[1];
-            (*to)[2] = (*from)[2];
-            (*to)[3] = (*from)[3];
-            (*to)[4] = (*from)[4];
+            to.write(*from);
             to.add(1).cast::<[u8; ENTRIES]>().write([0; ENTRIES]);
         }
         keys

@@ -3,7 +3,8 @@
 
 /// The longest stored name, with its NUL.
 pub(crate) const LONGEST: usize = 128;
-const HEAD: usize = 16;
+/// How many bytes of a name are compared at once.
+pub(crate) const HEAD: usize = 16;
 
 /// A name and its NUL. Small, so that its neighbour shares its cache line.
 pub(crate) struct Name {
@@ -73,29 +74,23 @@ impl Name {
     #[inline]
     pub(crate) fn starts(&self, input: &[u8]) -> bool {
         match input.first_chunk::<HEAD>() {
-            Some(head) => self.starts_long(head, input),
+            Some(head) => self.fits(head) && (self.length <= HEAD as u8 || self.rest_fits(&input[HEAD..])),
             None => self.starts_short(input),
         }
     }
 
-    /// Tells whether this name follows the first byte of the input.
+    /// Tells whether the input, which begins like this, may start with this name: whether it does, if the name is not
+    /// longer.
     #[inline(always)]
-    pub(crate) fn follows(&self, input: &[u8]) -> bool {
-        match input.first_chunk::<{ 1 + HEAD }>() {
-            Some([_, head @ ..]) => self.starts_long(head, &input[1..]),
-            None => self.starts_short(&input[1..]),
-        }
+    pub(crate) fn fits(&self, head: &[u8; HEAD]) -> bool {
+        let found = words(head);
+        found[0] & self.mask[0] == self.head[0] && found[1] & self.mask[1] == self.head[1]
     }
 
-    /// As `starts`, where `head` is the beginning of the input.
+    /// Tells whether the input starts with what follows the head.
     #[inline(always)]
-    fn starts_long(&self, head: &[u8; HEAD], input: &[u8]) -> bool {
-        let found = words(head);
-        let differs = ((found[0] & self.mask[0]) ^ self.head[0]) | ((found[1] & self.mask[1]) ^ self.head[1]);
-        if self.length > HEAD as u8 {
-            return differs == 0 && input[HEAD..].starts_with(&self.rest);
-        }
-        differs == 0
+    pub(crate) fn rest_fits(&self, input: &[u8]) -> bool {
+        input.starts_with(&self.rest)
     }
 
     /// Tells whether the input starts with this name and a quote where the NUL would be, as in JSON.
@@ -158,10 +153,29 @@ pub(crate) fn hash(bytes: &[u8], seed: u64) -> u64 {
     hash ^ (hash >> 32)
 }
 
+/// The first and the last eight bytes of a text of eight to sixteen.
+pub(crate) type Halves = [[u8; 8]; 2];
+
+/// Returns both halves of a text that has them.
+#[inline(always)]
+pub(crate) fn halves(bytes: &[u8]) -> Option<Halves> {
+    match (bytes.first_chunk(), bytes.last_chunk(), bytes.len()) {
+        (Some(first), Some(last), ..=16) => Some([*first, *last]),
+        _ => None,
+    }
+}
+
+const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// Tells whether all bytes of a text are ASCII.
+#[inline(always)]
+pub(crate) fn are_ascii([first, last]: Halves) -> bool {
+    (u64::from_le_bytes(first) | u64::from_le_bytes(last)) & HIGH == 0
+}
+
 /// Tells whether all bytes are ASCII.
 #[inline]
 pub(crate) fn is_ascii(bytes: &[u8]) -> bool {
-    const HIGH: u64 = 0x8080_8080_8080_8080;
     let (chunks, rest) = bytes.as_chunks::<8>();
     let seen = chunks.iter().fold(0, |seen, chunk| seen | u64::from_le_bytes(*chunk));
     // The last eight bytes, overlapping the others, rather than the rest one by one.

@@ -191,7 +191,7 @@ pub(super) unsafe fn ascii_of<'k>(text: *mut ffi::PyObject) -> Option<&'k [u8]> 
 ///
 /// # Safety
 /// `bytes` must be ASCII and longer than one, and the self-test have passed or be at work.
-#[inline]
+#[inline(always)]
 pub(super) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
     // SAFETY: the interpreter takes the same size from the same allocator, and every field is set. `str` is a static
     // type, so its instances hold no reference to it.

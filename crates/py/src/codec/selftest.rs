@@ -108,7 +108,7 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     // which is the interpreter's (`is_usual`).
     let dicts = if !cfg!(dict_layout) {
         OTHER_HEADERS
-    } else if !unsafe { layout::learn_empty_dicts() && dicts_pass(py, &FEW) } {
+    } else if !unsafe { layout::empty_dicts_are_known() && dicts_pass(py, &FEW) } {
         FAILED
     } else if std::env::var_os("MANGONEL_DICT_LAYOUT").is_some_and(|value| value == "0") {
         SWITCHED_OFF

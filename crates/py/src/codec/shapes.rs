@@ -5,6 +5,7 @@
 //! Bounded: a full tree takes no more shapes, and is emptied after many documents did not fit. So it follows the
 //! program's current documents, and data with ever new shapes pays little.
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -34,13 +35,10 @@ const WIDE: u32 = 11;
 #[repr(C, align(64))]
 pub(super) struct Node {
     name: Name,
-    /// The child taken last; at first the sentinel, which matches nothing.
-    next: *mut Node,
-    /// The first node of the last document that was the value of this field; or the sentinel.
-    inner: *mut Node,
-    /// The child taken before the last one: if two shapes alternate, it comes next.
-    next_before: *mut Node,
-    inner_before: *mut Node,
+    /// The children taken last.
+    next: Links,
+    /// The first nodes of the last documents that were the value of this field.
+    inner: Links,
     parent: *mut Node,
     /// Owned.
     key: *mut ffi::PyObject,
@@ -54,6 +52,14 @@ pub(super) struct Node {
     was_seen: bool,
     /// The template for dicts of this shape, made when the shape occurs a second time.
     template: Template,
+}
+
+/// The nodes to try first; at first the sentinel, which matches nothing.
+#[repr(C)]
+pub(super) struct Links {
+    last: *mut Node,
+    /// The one taken before the last: if two shapes alternate, it comes next.
+    before: *mut Node,
 }
 
 enum Template {
@@ -119,14 +125,46 @@ impl Drop for Walk {
     }
 }
 
+impl Links {
+    /// Returns the node of the two whose name fits; the next time it is tried first.
+    ///
+    /// # Safety
+    /// `links` must come from a walk that is still alive.
+    #[inline(always)]
+    pub(super) unsafe fn find(links: *mut Self, fits: impl Fn(&Name) -> bool) -> Option<NonNull<Node>> {
+        // SAFETY: nodes, and the sentinel, are neither moved nor dropped while the walk that the caller got `links` from
+        // is alive (`reset`), and their names do not change. The links are copied and written through pointers, and
+        // under the GIL, so no other walk is at work in them.
+        unsafe {
+            let Self { last, before } = links.read();
+            if fits(&(*last).name) {
+                return NonNull::new(last);
+            }
+            if fits(&(*before).name) {
+                links.write(Self { last: before, before: last });
+                return NonNull::new(before);
+            }
+            None
+        }
+    }
+
+    /// Records a node that `find` did not return, to be tried first the next time.
+    ///
+    /// # Safety
+    /// As for `find`; `node` comes from the same walk.
+    #[inline]
+    pub(super) unsafe fn remember(links: *mut Self, node: *mut Node) {
+        // SAFETY: as in `find`.
+        unsafe { links.write(Self { last: node, before: (*links).last }) };
+    }
+}
+
 impl Node {
-    fn new(name: Name, next: *mut Self, parent: *mut Self, key: *mut ffi::PyObject) -> Self {
+    fn new(name: Name, sentinel: *mut Self, parent: *mut Self, key: *mut ffi::PyObject) -> Self {
         Self {
             name,
-            next,
-            inner: next,
-            next_before: next,
-            inner_before: next,
+            next: Links { last: sentinel, before: sentinel },
+            inner: Links { last: sentinel, before: sentinel },
             parent,
             key,
             fields: 0,
@@ -137,79 +175,35 @@ impl Node {
         }
     }
 
-    /// Returns the node to try first for the first name of a document in the field `context`.
+    /// Returns the nodes to try for the first name of a document in the field `context`.
     ///
     /// # Safety
     /// `context` must come from a walk that is still alive.
     #[inline(always)]
-    pub(super) unsafe fn first(context: *mut Self) -> *mut Self {
+    pub(super) unsafe fn first(context: *mut Self) -> *mut Links {
         // SAFETY: nodes are neither moved nor dropped while a walk is active (`reset`), and the caller's is.
-        unsafe { (*context).inner }
+        unsafe { &raw mut (*context).inner }
     }
 
-    /// Returns the node to try after this one.
+    /// Returns the nodes to try after this one.
     ///
     /// # Safety
     /// As for `first`.
     #[inline(always)]
-    pub(super) unsafe fn next(node: *mut Self) -> *mut Self {
-        // SAFETY: nodes are neither moved nor dropped while the walk that the caller got `node` from is alive; an
-        // address is copied out of it.
-        unsafe { (*node).next }
+    pub(super) unsafe fn next(node: *mut Self) -> *mut Links {
+        // SAFETY: nodes are neither moved nor dropped while the walk that the caller got `node` from is alive.
+        unsafe { &raw mut (*node).next }
     }
 
-    /// The length of the node's name with its NUL if it follows the type at the start of the input, or 0.
+    /// Returns the node's name.
     ///
     /// # Safety
-    /// As for `first`.
+    /// As for `first`; the name must not outlive the walk.
     #[inline(always)]
-    pub(super) unsafe fn matches(node: *mut Self, input: &[u8]) -> usize {
+    pub(super) unsafe fn name<'w>(node: *mut Self) -> &'w Name {
         // SAFETY: nodes stay where they are while the walk that the caller got `node` from is alive, and their names do
         // not change.
-        let name = unsafe { &(*node).name };
-        if name.follows(input) { name.length() } else { 0 }
-    }
-
-    /// The length of the node's name with its closing quote if the input starts with both, or 0.
-    ///
-    /// # Safety
-    /// As for `first`.
-    #[inline]
-    pub(super) unsafe fn matches_quoted(node: *mut Self, input: &[u8]) -> usize {
-        // SAFETY: nodes stay where they are while the walk that the caller got `node` from is alive, and their names do
-        // not change, so one may be borrowed.
-        let name = unsafe { &(*node).name };
-        if name.starts_quoted(input) { name.length() } else { 0 }
-    }
-
-    /// Returns the node to try second, after `guess` did not match.
-    ///
-    /// # Safety
-    /// As for `first`.
-    #[inline(always)]
-    pub(super) unsafe fn second(parent: *mut Self, context: *mut Self) -> *mut Self {
-        // SAFETY: both nodes came from a walk that is alive, which keeps them where they are; a number and an address
-        // are copied out of them.
-        unsafe { if (*parent).fields == 0 { (*context).inner_before } else { (*parent).next_before } }
-    }
-
-    /// Records that `child`, which was not tried first, followed `parent` in a document in the field `context`.
-    ///
-    /// # Safety
-    /// As for `first`.
-    #[inline(always)]
-    pub(super) unsafe fn remember(parent: *mut Self, context: *mut Self, child: *mut Self) {
-        // SAFETY: all three came from a walk that is alive, which keeps them where they are. They are written to
-        // through pointers, one number at a time, and under the GIL, so no other walk is at work in them.
-        unsafe {
-            if (*parent).fields == 0 {
-                (*context).inner_before = (*context).inner;
-                (*context).inner = child;
-            } else {
-                (*parent).next_before = (*parent).next;
-                (*parent).next = child;
-            }
-        }
+        unsafe { &(*node).name }
     }
 
     /// Returns the node of another name, made if there is room. `name` includes its NUL. None: the rest of this
@@ -217,7 +211,7 @@ impl Node {
     ///
     /// # Safety
     /// As for `first`.
-    pub(super) unsafe fn child(py: Python<'_>, node: *mut Self, name: &[u8]) -> Option<*mut Self> {
+    pub(super) unsafe fn child(py: Python<'_>, node: *mut Self, name: &[u8]) -> Option<NonNull<Self>> {
         if name.len() > LONGEST || !name.is_ascii() {
             return None;
         }
@@ -263,16 +257,32 @@ impl Node {
         unsafe {
             match &(*node).template {
                 Template::Table(table) => layout::dict(table, values, is_container),
-                Template::Dict(dict) => refill(ffi::PyDict_Copy(*dict), *dict, values),
-                Template::Never => fill(ffi::PyDict_New(), node, values),
+                _ => Self::build_without_table(py, node, values),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for `build`.
+    #[inline(never)]
+    unsafe fn build_without_table(
+        py: Python<'_>,
+        node: *mut Self,
+        values: &[*mut ffi::PyObject],
+    ) -> *mut ffi::PyObject {
+        // SAFETY: as in `build`.
+        unsafe {
+            match &(*node).template {
+                Template::Dict(dict) => return refill(ffi::PyDict_Copy(*dict), *dict, values),
                 Template::None => {
                     if (*node).was_seen && (*node).fields <= MOST_FIELDS && !(*node).has_duplicate {
                         Self::make_template(py, node);
                     }
                     (*node).was_seen = true;
-                    fill(ffi::PyDict_New(), node, values)
                 }
+                Template::Never | Template::Table(_) => {}
             }
+            fill(ffi::PyDict_New(), node, values)
         }
     }
 
@@ -427,7 +437,7 @@ impl Shapes {
 
     /// # Safety
     /// `parent` must be a node of this tree.
-    unsafe fn child(&mut self, parent: *mut Node, bytes: &[u8]) -> Option<*mut Node> {
+    unsafe fn child(&mut self, parent: *mut Node, bytes: &[u8]) -> Option<NonNull<Node>> {
         let nodes = self.nodes.as_mut_ptr();
         // SAFETY: the caller promises that `parent` is in the vector, and so are its own parents and the numbers in the index.
         // The vector does not move: its capacity is never exceeded.
@@ -437,7 +447,7 @@ impl Shapes {
             while self.index[slot] != 0 {
                 let found = nodes.add(self.index[slot].into());
                 if (*found).parent == parent && (*found).name.starts(bytes) {
-                    return Some(found);
+                    return NonNull::new(found);
                 }
                 slot = (slot + 1) % INDEX;
             }
@@ -461,8 +471,7 @@ impl Shapes {
             node.has_duplicate = (*parent).has_duplicate || Self::leads_to(parent, bytes);
             self.index[slot] = self.nodes.len() as u16;
             self.nodes.push(node);
-            let made = nodes.add(self.nodes.len() - 1);
-            Some(made)
+            NonNull::new(nodes.add(self.nodes.len() - 1))
         }
     }
 

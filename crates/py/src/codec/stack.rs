@@ -79,7 +79,7 @@ impl<'py> Stack<'py> {
         // name that leads there, as the caller counted. `build` takes them over in any case, so the stack forgets
         // them; it returns a new reference, or null with the error set.
         unsafe {
-            let made = Node::build(self.py, node, &self.values[base..], is_container);
+            let made = Node::build(self.py, node, self.values.get_unchecked(base..), is_container);
             self.values.set_len(base);
             owned(self.py, made)
         }

@@ -5,6 +5,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::make::{Made, owned};
+use super::name::{are_ascii, halves, is_ascii};
 use super::objects;
 
 /// Creates a string of ASCII bytes: a new reference, or null with the error set.
@@ -32,18 +33,28 @@ pub(crate) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
     }
 }
 
-/// Creates a string of any bytes.
-pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) -> Made<'py> {
-    decode_inlined(py, bytes, errors)
+/// As `ascii`; None: the bytes are not ASCII, or fewer than two.
+///
+/// # Safety
+/// The GIL must be held, and the self-test of `objects` have passed.
+#[inline(always)]
+pub(super) unsafe fn of_ascii(bytes: &[u8]) -> Option<*mut ffi::PyObject> {
+    // SAFETY: what is made is ASCII and longer than one, as is asked first; the caller promises the rest.
+    unsafe {
+        // Each call is compiled for the lengths that come to it.
+        match halves(bytes) {
+            Some(halves) => are_ascii(halves).then(|| objects::ascii(bytes)),
+            None => (bytes.len() > 1 && is_ascii(bytes)).then(|| objects::ascii(bytes)),
+        }
+    }
 }
 
-/// As `decode`, for the place where most strings come from.
-#[inline(always)]
-pub(super) fn decode_inlined<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) -> Made<'py> {
+/// Creates a string of any bytes.
+pub(crate) fn decode<'py>(py: Python<'py>, bytes: &[u8], errors: Option<&CStr>) -> Made<'py> {
     // SAFETY: `py` shows that the GIL is held. `ascii` gets ASCII; the decoder gets the bytes' own length, and the name of
     // an error handler that ends in NUL or none. Both give a new reference or null with the error set.
     unsafe {
-        if super::name::is_ascii(bytes) {
+        if is_ascii(bytes) {
             return owned(py, ascii(bytes));
         }
         let errors = errors.map_or(std::ptr::null(), CStr::as_ptr);

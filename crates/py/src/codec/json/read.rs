@@ -4,6 +4,8 @@
 use mangonel_bson::extjson::base64;
 use mangonel_bson::extjson::python::{Number, Scanner, Text, parse_date, parse_float, parse_int};
 use mangonel_bson::{Decimal128, ObjectId};
+use std::ptr::NonNull;
+
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
@@ -13,7 +15,7 @@ use super::super::key_cache;
 use super::super::make::{self, owned};
 use super::super::name::LONGEST;
 use super::super::options::{Codec, DatetimeConversion, UuidRepresentation};
-use super::super::shapes::{Node, Walk};
+use super::super::shapes::{Links, Node, Walk};
 use super::super::stack::Stack;
 use super::super::types::own_types;
 use super::super::{bytes_of, datetime, object_id, objects, text};
@@ -232,47 +234,34 @@ impl<'a, 'py> Reader<'a, 'py> {
         let mut node = self.root;
         // SAFETY: `context` is the root or a node that the walk came to, and `_walk` keeps every node where it is for
         // as long as this reader lives.
-        let mut guess = unsafe { Node::first(context) };
+        let mut links = unsafe { Node::first(context) };
         let (mut is_container, mut is_value) = (false, false);
         loop {
             let start = self.scan.position();
             // The caller has checked the quote.
             let name = self.scan.rest().get(1..).unwrap_or_default();
-            // SAFETY: the guess is a link of a node: another node, or the sentinel, which is a node too and matches
-            // nothing. `_walk` keeps both.
-            let mut length = unsafe { Node::matches_quoted(guess, name) };
-            if length == 0 {
-                // SAFETY: `node` and `context` came out of the tree, and `second` is a link of one of them, so `_walk`
-                // keeps all three where they are. The sentinel matches nothing, so it is never remembered.
-                unsafe {
-                    let second = Node::second(node, context);
-                    length = Node::matches_quoted(second, name);
-                    if length != 0 {
-                        Node::remember(node, context, second);
-                        guess = second;
-                    }
-                }
-            }
-            if length != 0 {
+            // SAFETY: `links` are those of a node of the tree, which `_walk` keeps.
+            let found = unsafe { Links::find(links, |known| known.starts_quoted(name)) };
+            if let Some(found) = found {
+                node = found.as_ptr();
+                // SAFETY: a node of the tree, which `_walk` keeps.
+                let length = unsafe { Node::name(node) }.length();
                 self.scan.step(1 + length);
                 if name[0] == b'$' {
                     is_value |= READERS.contains(&&name[..length - 1]);
                 }
-                node = guess;
             } else {
                 let Some(child) = self.child(node)? else {
                     self.scan.rewind(start);
                     return self.members_without_shape(node, base, is_value, depth);
                 };
                 is_value |= self.is_reader();
-                // SAFETY: `node` and `context` came out of the tree, and `child` was found or made in it by the same
-                // walk: `_walk` keeps all three.
-                unsafe { Node::remember(node, context, child) };
-                node = child;
+                // SAFETY: `links` and `child` are of the tree, which `_walk` keeps.
+                unsafe { Links::remember(links, child.as_ptr()) };
+                node = child.as_ptr();
             }
-            // SAFETY: `node` is the guess that matched, or the child that was found or made: a node of the tree, which
-            // `_walk` keeps.
-            guess = unsafe { Node::next(node) };
+            // SAFETY: `node` was found or made in the tree, which `_walk` keeps.
+            links = unsafe { Node::next(node) };
             self.context = node;
             let value = self.member_value(depth, &mut is_container)?;
             self.values.keep(value)?;
@@ -340,7 +329,7 @@ impl<'a, 'py> Reader<'a, 'py> {
     }
 
     /// Reads a key that was not predicted, also into `name`; returns its node, if the tree has room for it.
-    fn child(&mut self, node: *mut Node) -> Found<Option<*mut Node>> {
+    fn child(&mut self, node: *mut Node) -> Found<Option<NonNull<Node>>> {
         let key = self.string()?;
         let Text::Ascii(bytes) = key else { return Ok(None) };
         if bytes.len() >= LONGEST {
