@@ -11,7 +11,7 @@ import pytest
 
 from mangonel import MongoClient, monitoring
 from mangonel.bson import ObjectId
-from mangonel.gridfs import CorruptGridFile, FileExists, GridFSBucket, NoFile, _download, _opening
+from mangonel.gridfs import CorruptGridFile, FileExists, GridFSBucket, NoFile, _download, _opening, _parallel
 from mangonel.gridfs._opening import FIRST_CHUNKS, LEAST_DISTANCE
 from mangonel.server import Server
 from tools.faces import eventually, pool_sizes
@@ -147,6 +147,105 @@ def test_a_file_that_one_reply_does_not_hold_changes_nothing(
     for length, expected in ((290, 30), (291, 0), (29, FIRST_CHUNKS - 2)):
         face.wait(watched.download(face.wait(watched.upload_from_stream("file", b"x" * length))))
         assert watched._collection._client._first_chunks == expected
+
+
+LARGE = os.urandom(10 * 3000)
+
+
+@pytest.fixture
+def after_large(face: Any, watched: Any, told: Told, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The id of a file that one reply does not hold, which was read to its end."""
+    monkeypatch.setattr(_download, "BATCH_SIZE", 1000)
+    monkeypatch.setattr(_download, "_LEAST_LAID", 1000)
+    monkeypatch.setattr(_parallel, "LEAST_SHARE", 1000)
+    monkeypatch.setattr(_download, "_STREAM_SIZE", 500)
+    file_id = face.wait(watched.upload_from_stream("file", LARGE))
+    told.take()
+    assert face.wait(face.wait(watched.open_download_stream(file_id)).read()) == LARGE
+    assert [name for name in told.take() if not name.endswith(".")][:3] == ["aggregate", "find", "getMore"]
+    return file_id
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "download"])
+def test_after_a_large_file_the_next_one_is_read_on_with_the_cursor_that_opened_it(
+    face: Any, watched: Any, told: Told, after_large: Any, way: str, by: str
+) -> None:
+    for file_id, name, data in (
+        (after_large, "file", LARGE),
+        (face.wait(watched.upload_from_stream("smaller", LARGE[:95])), "smaller", LARGE[:95]),
+    ):
+        told.take()
+        assert WAYS[way](face, opened(face, watched, by, file_id, name)) == data
+        commands = [name for name in told.take() if not name.endswith(".")]
+        assert commands[:2] == ["aggregate", "getMore"]
+        assert set(commands) == {"aggregate", "getMore"}
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+@pytest.mark.parametrize("left", ["unread", "read in part", "sought", "dropped", "downloaded"])
+def test_a_cursor_that_opened_a_file_ends_with_it(
+    face: Any, watched: Any, told: Told, after_large: Any, left: str, by: str
+) -> None:
+    source = opened(face, watched, by, after_large)
+    told.take()
+
+    if left == "read in part":
+        assert face.wait(source.read(100)) == LARGE[:100]
+    elif left == "sought":
+        face.wait(source.seek(20_000))
+        assert face.wait(source.read(10)) == LARGE[20_000:20_010]
+    elif left == "downloaded":
+        assert face.wait(source.download(connections=2)) == LARGE
+    if left != "dropped":
+        face.wait(source.close())
+    del source
+
+    eventually(lambda: "killCursors." in told.all)
+    # The next file's command leaves no cursor open; only a dropped file tells nothing about the reader's habit.
+    assert watched._collection._client._keeps_opening_cursor == (left == "dropped")
+
+
+@pytest.mark.parametrize("n", [3, 40])
+def test_damage_is_found_with_the_cursor_that_opened_the_file(
+    face: Any, watched: Any, peer: Any, after_large: Any, n: int
+) -> None:
+    peer["fs.chunks"].delete_one({"n": n})
+    with pytest.raises(CorruptGridFile, match=f"missing chunk: expected chunk #{n}"):
+        face.wait(face.wait(watched.open_download_stream(after_large)).read())
+
+
+@pytest.mark.parametrize("length", [0, 1, 10, 60])
+def test_after_a_large_file_a_small_one_comes_whole(
+    face: Any, watched: Any, told: Told, after_large: Any, length: int
+) -> None:
+    file_id = face.wait(watched.upload_from_stream("small", LARGE[:length]))
+    for by in ("id", "name"):
+        watched._collection._client._keeps_opening_cursor = True
+        told.take()
+        assert face.wait(opened(face, watched, by, file_id, "small").read()) == LARGE[:length]
+        assert told.take() == ["aggregate", "aggregate."]
+
+
+def test_surplus_is_found_with_the_cursor_that_opened_the_file(
+    face: Any, watched: Any, peer: Any, after_large: Any
+) -> None:
+    theirs = peer["fs.files"].find_one()["_id"]
+    peer["fs.chunks"].insert_one({"files_id": theirs, "n": 3000, "data": b"y"})
+    with pytest.raises(CorruptGridFile, match="extra chunk"):
+        face.wait(face.wait(watched.open_download_stream(after_large)).read())
+
+
+def test_a_read_goes_on_when_the_cursor_that_opened_the_file_is_lost(
+    face: Any, watched: Any, told: Told, standalone: Server, after_large: Any
+) -> None:
+    source = face.wait(watched.open_download_stream(after_large))
+    told.take()
+    with MongoClient(standalone.uri) as other:
+        refuse = {"failCommands": ["getMore"], "errorCode": 43}
+        other.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=refuse)
+    assert face.wait(source.read()) == LARGE
+    assert [name for name in told.take() if name in ("getMore!", "find")] == ["getMore!", "find", "find"]
 
 
 def test_surplus_chunk_of_a_file_that_comes_whole_is_found(face: Any, watched: Any, peer: Any) -> None:

@@ -155,6 +155,10 @@ class ChunkStream:
         # The first batch, while it is the current one.
         self._first = first
         if first is not None:
+            if first.has_cursor:
+                self._asked_until = len(first.batch)
+                self._cursor = self._new_cursor({})
+                self._cursor._take(first.batch)
             self.reader.take(first.batch)
             self._batch_count = 1
 
@@ -245,7 +249,7 @@ class ChunkStream:
         if first is not None:
             self.reader.check_rest()
             self._raise_fault()
-            if not first.is_whole:
+            if not first.is_whole and self._cursor is None:
                 self._open()
         while self._cursor is not None:
             self.reader.check_rest()
@@ -260,7 +264,9 @@ class ChunkStream:
         """Request `count` chunks with the next file's document if that pays and this file was read from its start."""
         if self._is_whole:
             most = min(BATCH_SIZE, self._port.distance * _SAVED_RATE)
-            self._files._client._first_chunks = count if count * self._chunk_size <= most else 0
+            is_small = count * self._chunk_size <= most
+            self._files._client._first_chunks = count if is_small else 0
+            self._files._client._keeps_opening_cursor = not is_small
 
     async def load_flow(self, wanted: int) -> None:
         """Load the next batch; the caller wants `wanted` bytes now.
@@ -356,10 +362,13 @@ class ChunkStream:
         if numbers:
             filter["n"] = numbers
         self._asked_until = first
+        self._cursor = self._new_cursor(filter)
+        self._cursor._batch_size = self.plan_batch()
+
+    def _new_cursor(self, filter: Mapping[str, Any]) -> _ChunkCursor:
         cursor = _ChunkCursor(self._chunks, filter, sort=[("n", 1)], session=self._session)
         cursor._stream = self
-        cursor._batch_size = self.plan_batch()
-        self._cursor = cursor
+        return cursor
 
     async def _fetch_flow(self) -> bool:
         """Request the next batch; reopen a cursor that the server has ended, once for each position."""

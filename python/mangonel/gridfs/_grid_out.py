@@ -439,7 +439,10 @@ class _GridOut(OneAtATime):
 
     def _take_first(self) -> FirstBatch | None:
         first, self._first = self._first, None
-        return None if self._position else first
+        if first is None or not self._position:
+            return first
+        self._root._client._keeps_opening_cursor = False
+        return None
 
     async def _moved_flow(self, stream: ChunkStream, found: bytes, is_at_end: bool) -> bytes:
         """Store the new position; check for surplus chunks after the file's last byte."""
@@ -463,6 +466,7 @@ class _GridOut(OneAtATime):
         if self._first is not None:
             self._first = None
             self._root._client._first_chunks = 0
+            self._root._client._keeps_opening_cursor = False
         self._mark_closed()
         if stream is not None:
             await stream.close_flow()

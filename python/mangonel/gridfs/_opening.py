@@ -42,13 +42,15 @@ class FirstBatch:
     Attributes:
         batch: the chunks.
         is_whole: whether the server had no further chunk.
+        has_cursor: whether the server's cursor can be read on; it ends when the batch is dropped.
     """
 
-    __slots__ = ("batch", "is_whole")
+    __slots__ = ("batch", "has_cursor", "is_whole")
 
-    def __init__(self, batch: _core.Batch, is_whole: bool) -> None:
+    def __init__(self, batch: _core.Batch, is_whole: bool, has_cursor: bool) -> None:
         self.batch = batch
         self.is_whole = is_whole
+        self.has_cursor = has_cursor
 
 
 def is_far(port: Port) -> bool:
@@ -71,15 +73,16 @@ async def opening_flow(
     """
     if not root._client._knows_unions:
         return None
-    first_chunks = _first_chunks({"files_id": equal_to(file_id)}, count := _count(root))
+    keeps_cursor = _keeps_cursor(root, session)
+    chunks = _chunks({"files_id": equal_to(file_id)}, count := _count(root), keeps_cursor)
     pipeline: list[dict[str, Any]] = [
         {"$match": {"_id": equal_to(file_id)}},
         # Wrapped, so that no chunk is taken for the file's document: every chunk has an `_id`.
         {"$replaceWith": {"file": "$$ROOT"}},
-        {"$unionWith": {"coll": root["chunks"]._name, "pipeline": first_chunks}},
+        {"$unionWith": {"coll": root["chunks"]._name, "pipeline": chunks}},
     ]
     try:
-        return await _opened_flow(root, pipeline, count, session)
+        return await _opened_flow(root, pipeline, count, session, keeps_cursor)
     except OperationFailure as error:
         root._client._knows_unions = _may_ask_again(error)
         return None
@@ -95,38 +98,49 @@ async def opening_version_flow(
     """Return what `opening_flow` does for the file that a query, sorted by upload date, finds after `skip` others."""
     if not root._client._knows_joins:
         return None
+    from mangonel.bson.min_key import MinKey
+
+    keeps_cursor = _keeps_cursor(root, session)
     of_file = {"$expr": {"$eq": ["$files_id", "$$id"]}}
     join = {
         "from": root["chunks"]._name,
-        "let": {"id": "$file._id"},
-        "pipeline": _first_chunks(of_file, count := _count(root)),
-        "as": "chunks",
+        "let": {"id": {"$cond": ["$is_joined", "$file._id", MinKey()]}},
+        "pipeline": _chunks(of_file, count := _count(root), keeps_cursor),
+        "as": "chunk",
     }
     pipeline: list[dict[str, Any]] = [
         {"$match": query},
         {"$sort": {"uploadDate": order}},
         {"$skip": skip},
         {"$limit": 1},
-        {"$replaceWith": {"file": "$$ROOT"}},
+        # The document twice: once for itself, and once to be replaced with each of its chunks.
+        {"$replaceWith": {"file": "$$ROOT", "is_joined": [False, True]}},
+        {"$unwind": "$is_joined"},
         {"$lookup": join},
-        # One document each, as in the union, so that they need not fit into one.
-        {"$project": {"each": {"$concatArrays": [[{"file": "$file"}], "$chunks"]}}},
-        {"$unwind": "$each"},
-        {"$replaceWith": "$each"},
+        {"$unwind": {"path": "$chunk", "preserveNullAndEmptyArrays": True}},
+        # Without the second one of an empty file.
+        {"$match": {"$or": [{"is_joined": False}, {"chunk": {"$type": "object"}}]}},
+        {"$replaceWith": {"$ifNull": ["$chunk", {"file": "$file"}]}},
     ]
     try:
-        return await _opened_flow(root, pipeline, count, session)
+        return await _opened_flow(root, pipeline, count, session, keeps_cursor)
     except OperationFailure as error:
         root._client._knows_joins = _may_ask_again(error)
         return None
+
+
+def _keeps_cursor(root: _Collection[Any], session: _ClientSession | None) -> bool:
+    """Return whether the cursor goes on to all chunks, so that the rest of a large file needs no other one."""
+    return root._client._keeps_opening_cursor and session_of(root._port, session) is None
 
 
 def _count(root: _Collection[Any]) -> int:
     return max(FIRST_CHUNKS, root._client._first_chunks)
 
 
-def _first_chunks(of_file: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
-    return [{"$match": of_file}, {"$sort": {"n": 1}}, {"$limit": count}]
+def _chunks(of_file: Mapping[str, Any], count: int, is_to_the_end: bool) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [{"$match": of_file}, {"$sort": {"n": 1}}]
+    return found if is_to_the_end else [*found, {"$limit": count}]
 
 
 def _may_ask_again(error: OperationFailure) -> bool:
@@ -137,20 +151,25 @@ def _may_ask_again(error: OperationFailure) -> bool:
 
 
 async def _opened_flow(
-    root: _Collection[Any], pipeline: list[dict[str, Any]], count: int, session: _ClientSession | None
+    root: _Collection[Any],
+    pipeline: list[dict[str, Any]],
+    count: int,
+    session: _ClientSession | None,
+    keeps_cursor: bool,
 ) -> tuple[Mapping[str, Any] | None, FirstBatch | None] | None:
-    """Run a pipeline whose first result is `{file: DOCUMENT}` and whose others are at most `count` chunks."""
+    """Run a pipeline whose first result is `{file: DOCUMENT}` and whose others are chunks; receive about `count`."""
     files = root["files"]
-    # One more than the most results, so that the server reaches the end and keeps no cursor.
+    # One more than the file's document and `count` chunks, so that a pipeline with this limit leaves no cursor.
     command = {"aggregate": files._name, "pipeline": pipeline, "cursor": {"batchSize": count + 2}}
     batch = await files._port.arun(files._read_operation(command, _core.READ_BATCH, session=session))
     if batch is None:
         return None
     first = next(batch, None)
-    is_whole = not batch.id and len(batch) < count
-    if batch.id:
+    is_whole = not batch.id and (keeps_cursor or len(batch) < count)
+    if batch.id and not (keeps_cursor and batch.pinned is None and first is not None):
         # Large chunks do not fit into one reply; another cursor reads the others.
         _OpeningCursor(files, batch, session=session)._abandon()
+        keeps_cursor = False
     if first is None or tuple(first) != ("file",):
         return None, None
-    return first["file"], FirstBatch(batch, is_whole)
+    return first["file"], FirstBatch(batch, is_whole, keeps_cursor and bool(batch.id))

@@ -51,6 +51,8 @@ async def fill_flow(
         await stream.fill_flow(target)
         await stream.check_end_flow()
         return
+    # The parts need no cursor over the whole file.
+    root._client._keeps_opening_cursor = False
     parts = target.split([end - position for end in ends])
     starts = [position, *ends[:-1]]
     lasts = [*ends[:-1], None]

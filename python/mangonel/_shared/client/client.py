@@ -98,6 +98,8 @@ class _MongoClient(
     _knows_joins = True
     # How many chunks to request with the document of the next GridFS file, if more than the least number.
     _first_chunks = 0
+    # Whether the command that opens a GridFS file leaves its cursor open, for the rest of a large file.
+    _keeps_opening_cursor = False
     # The common fields of its databases, made for the first one.
     _databases: _core.ChildTemplate | None = None
     # What a session needs to start a transaction without options; made for the first one.
