@@ -162,6 +162,47 @@ fn iso_text(civil: &Civil, always_ms: bool) -> ([u8; 24], usize) {
     (text, 24)
 }
 
+/// The text of a day, kept for the next date: dates beside each other are often of one day.
+pub(crate) struct Day {
+    /// Its first millisecond.
+    start: i64,
+    text: [u8; 24],
+}
+
+impl Default for Day {
+    fn default() -> Self {
+        Self { start: 0, text: *b"1970-01-01T00:00:00.000Z" }
+    }
+}
+
+impl Day {
+    /// Writes `2012-12-24T12:15:30.501Z`, as [`iso`] does; `None` for years that need more than four digits.
+    #[inline(always)]
+    pub(crate) fn write(&mut self, ms: i64, text: &mut [u8; 24]) -> Option<()> {
+        let mut of_day = ms.wrapping_sub(self.start) as u64;
+        if of_day >= MS_PER_DAY as u64 {
+            self.turn_to(ms)?;
+            of_day = ms.wrapping_sub(self.start) as u64;
+        }
+        *text = self.text;
+        let (seconds, millisecond) = (of_day as u32 / 1000, of_day as u32 % 1000);
+        two_digits(text, 11, (seconds / 3600) as u8);
+        two_digits(text, 14, (seconds / 60 % 60) as u8);
+        two_digits(text, 17, (seconds % 60) as u8);
+        text[20] = b'0' + (millisecond / 100) as u8;
+        two_digits(text, 21, (millisecond % 100) as u8);
+        Some(())
+    }
+
+    #[inline(never)]
+    fn turn_to(&mut self, ms: i64) -> Option<()> {
+        let start = ms.checked_sub(ms.rem_euclid(MS_PER_DAY))?;
+        (self.text, _) = iso(start, true)?;
+        self.start = start;
+        Some(())
+    }
+}
+
 /// The digits of the numbers below 100, then zeros, so that any seven bits are a valid index.
 const PAIRS: [[u8; 2]; 128] = {
     let mut pairs = [[b'0'; 2]; 128];

@@ -84,6 +84,38 @@ fn document() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+/// Documents that mostly have the same keys in the same order, with values that are written in a way of their own.
+fn similar_documents() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let keys = ["_id", "title", "created", "fourteen_bytes", "fifteen_letters", "a\"b", "é", "", "n"];
+    let usual = prop_oneof![
+        any::<[u8; 12]>().prop_map(Leaf::ObjectId),
+        "[ -~]{0,70}".prop_map(Leaf::String),
+        (0..200_000_000i64).prop_map(Leaf::DateTime),
+        any::<i32>().prop_map(Leaf::Int32),
+        any::<i64>().prop_map(Leaf::Int64),
+        any::<bool>().prop_map(Leaf::Boolean),
+        Just(Leaf::Null),
+    ];
+    let value = prop_oneof![4 => usual.prop_map(Tree::Leaf), 1 => tree()];
+    let elements = prop::collection::vec((value, 0..12), keys.len());
+    prop::collection::vec(elements, 0..8).prop_map(move |documents| {
+        let build = |elements: Vec<(Tree, i32)>| {
+            let mut out = Vec::new();
+            let start = begin_document(&mut out);
+            for (key, (value, chance)) in keys.iter().zip(&elements) {
+                match chance {
+                    0 => {}
+                    1 => append_tree(&mut out, "another", value),
+                    _ => append_tree(&mut out, key, value),
+                }
+            }
+            end_document(&mut out, start);
+            out
+        };
+        documents.into_iter().map(build).collect()
+    })
+}
+
 fn append_members(out: &mut Vec<u8>, members: &[(String, Tree)]) {
     for (key, value) in members {
         append_tree(out, key, value);
@@ -194,6 +226,34 @@ proptest! {
         let is_written = RawDocument::from_bytes(&bytes)
             .is_ok_and(|document| write_json(document, JsonMode::Plain, &mut Vec::new()).is_ok());
         prop_assert!(is_written || validate(&bytes, MAX_DEPTH).is_err());
+    }
+
+    #[test]
+    fn similar_documents_are_written_as_each_alone(
+        documents in similar_documents(), at in any::<prop::sample::Index>(), byte in any::<u8>(), is_damaged in any::<bool>()
+    ) {
+        let mut documents = documents;
+        if is_damaged && let Some(last) = documents.last_mut() {
+            let at = at.index(last.len());
+            last[at] = byte;
+        }
+        for mode in [JsonMode::Canonical, JsonMode::Relaxed, JsonMode::Plain] {
+            let mut together = Vec::new();
+            let mut writer = JsonWriter::behind(&mut together, mode, 0);
+            let mut alone = Vec::new();
+            for bytes in &documents {
+                let Ok(document) = RawDocument::from_bytes(bytes) else { continue };
+                let written = writer.document(document);
+                let start = alone.len();
+                prop_assert_eq!(&written, &write_json(document, mode, &mut alone));
+                if written.is_err() {
+                    alone.truncate(start);
+                }
+            }
+            drop(writer);
+            together.truncate(alone.len());
+            prop_assert_eq!(String::from_utf8_lossy(&together), String::from_utf8_lossy(&alone));
+        }
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 pub mod base64;
 mod convert;
+mod keys;
 mod parse;
 pub mod python;
 mod room;
+mod short;
 mod text;
 mod write;
 

@@ -4,14 +4,15 @@
 
 use std::collections::TryReserveError;
 
+use super::short::{SHORT, copy_number, copy_plain};
 use super::text::{push_checked, unusual};
 use crate::bytes::{cstring_end, not_utf8_text};
 use crate::error::Result;
 
 /// Bytes added when the room is used up, and the most added at first. No more, since each new byte is cleared.
 const MORE: usize = 1024;
-/// A text of at most this many words takes one piece of room.
-const SHORT: usize = 4;
+/// A key of less than this many words is short.
+const WORDS: usize = 4;
 
 /// A buffer that text is appended to; dropping it truncates the buffer to the text.
 pub(super) struct Room<'o> {
@@ -47,6 +48,12 @@ impl<'o> Room<'o> {
     fn new_piece<const N: usize>(&mut self) -> &mut [u8; N] {
         self.grow(N);
         self.bytes[self.end..].first_chunk_mut().unwrap()
+    }
+
+    /// Takes over text of this length that was written into a piece.
+    #[inline(always)]
+    pub(super) fn skip(&mut self, length: usize) {
+        self.end += length;
     }
 
     /// Reserves memory for this many bytes behind the text.
@@ -111,10 +118,11 @@ impl<'o> Room<'o> {
     /// [`crate::ErrorKind::Malformed`] when the key has no end or is no UTF-8.
     #[inline(always)]
     pub(super) fn key(&mut self, before: u8, body: &[u8], at: usize) -> Result<usize> {
-        let last = match self.short(before, body, at) {
-            Some(length) => return Ok(self.take(at, length)),
-            None => cstring_end(body, at)?,
-        };
+        if let Some(length) = self.short_key(before, body, at) {
+            self.end += length + 3;
+            return Ok(at + length);
+        }
+        let last = cstring_end(body, at)?;
         self.long(before, body, at, last)?;
         Ok(last)
     }
@@ -125,29 +133,31 @@ impl<'o> Room<'o> {
     /// [`crate::ErrorKind::Malformed`] when it is no UTF-8.
     #[inline(always)]
     pub(super) fn text(&mut self, before: u8, body: &[u8], at: usize, last: usize) -> Result<()> {
-        match self.short(before, body, at) {
-            Some(length) if at + length == last => {
-                self.take(at, length);
-                Ok(())
-            }
-            _ => self.long(before, body, at, last),
-        }
-    }
-
-    #[inline(always)]
-    fn take(&mut self, at: usize, length: usize) -> usize {
-        self.end += length + 3;
-        at + length
-    }
-
-    /// Writes `before` and the text at `at` in quotes into the room, if it is plain and short; returns its length. A
-    /// zero byte must follow the text.
-    #[inline(always)]
-    fn short(&mut self, before: u8, body: &[u8], at: usize) -> Option<usize> {
-        let input = body.get(at..)?;
-        let piece = self.piece::<{ 8 * SHORT + 3 }>();
+        let text = &body[at..last];
+        let piece = self.piece::<{ SHORT + 3 }>();
         [piece[0], piece[1]] = [before, b'"'];
-        for place in 0..SHORT {
+        let [_, _, room @ .., _] = piece;
+        if copy_plain(text, room).is_none() {
+            return self.long(before, body, at, last);
+        }
+        piece[2 + text.len()] = b'"';
+        self.end += text.len() + 3;
+        Ok(())
+    }
+
+    /// Appends a number.
+    #[inline(always)]
+    pub(super) fn number(&mut self, text: &str) {
+        self.end += copy_number(text, self.piece());
+    }
+
+    /// Writes `before` and the key at `at` in quotes into the room, if it is plain and short; returns its length.
+    #[inline(always)]
+    fn short_key(&mut self, before: u8, body: &[u8], at: usize) -> Option<usize> {
+        let input = body.get(at..)?;
+        let piece = self.piece::<{ 8 * WORDS + 3 }>();
+        [piece[0], piece[1]] = [before, b'"'];
+        for place in 0..WORDS {
             let word = input.get(8 * place..)?.first_chunk()?;
             piece[2 + 8 * place..][..8].copy_from_slice(word);
             let word = u64::from_le_bytes(*word);

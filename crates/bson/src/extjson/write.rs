@@ -4,6 +4,7 @@ use std::collections::TryReserveError;
 use std::io::Write as _;
 
 use super::base64;
+use super::keys::Keys;
 use super::room::Room;
 use super::text::push_string;
 use crate::MAX_DEPTH;
@@ -41,14 +42,28 @@ pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) 
 /// Appends documents as JSON to one buffer, which holds the text once this is dropped. Setup and finish, which
 /// [`write_json`] repeats for each document, happen once.
 pub struct JsonWriter<'o> {
-    out: Room<'o>,
-    mode: JsonMode,
+    writer: InMode<'o>,
+    is_first: bool,
+    /// Of the second document, once there is one.
+    keys: Option<Keys>,
+}
+
+enum InMode<'o> {
+    Canonical(Writer<'o, CANONICAL>),
+    Relaxed(Writer<'o, RELAXED>),
+    Plain(Writer<'o, PLAIN>),
 }
 
 impl<'o> JsonWriter<'o> {
     /// Prepares to append to `out` the JSON of this many bytes of BSON.
     pub fn behind(out: &'o mut Vec<u8>, mode: JsonMode, length: usize) -> Self {
-        Self { out: Room::behind(out, length), mode }
+        let out = Room::behind(out, length);
+        let writer = match mode {
+            JsonMode::Canonical => InMode::Canonical(Writer { out }),
+            JsonMode::Relaxed => InMode::Relaxed(Writer { out }),
+            JsonMode::Plain => InMode::Plain(Writer { out }),
+        };
+        Self { writer, is_first: true, keys: None }
     }
 
     /// Reserves memory for this many bytes.
@@ -57,7 +72,7 @@ impl<'o> JsonWriter<'o> {
     /// There is none.
     #[inline]
     pub fn reserve(&mut self, length: usize) -> std::result::Result<(), TryReserveError> {
-        self.out.reserve(length)
+        self.room().reserve(length)
     }
 
     /// Appends a document, without white space.
@@ -66,18 +81,37 @@ impl<'o> JsonWriter<'o> {
     /// As for [`write_json`].
     #[inline]
     pub fn document(&mut self, document: RawDocument<'_>) -> Result<()> {
-        let out = &mut self.out;
-        match self.mode {
-            JsonMode::Canonical => Writer::<CANONICAL> { out }.document(document, MAX_DEPTH),
-            JsonMode::Relaxed => Writer::<RELAXED> { out }.document(document, MAX_DEPTH),
-            JsonMode::Plain => Writer::<PLAIN> { out }.document(document, MAX_DEPTH),
+        match &mut self.writer {
+            InMode::Canonical(writer) => writer.document(document, MAX_DEPTH),
+            InMode::Relaxed(writer) => writer.document(document, MAX_DEPTH),
+            InMode::Plain(writer) if self.is_first => {
+                self.is_first = false;
+                writer.document(document, MAX_DEPTH)
+            }
+            InMode::Plain(writer) => {
+                let keys = self.keys.get_or_insert_with(|| Keys::of(document));
+                if keys.are_common() {
+                    writer.document_with(keys, document)
+                } else {
+                    writer.document(document, MAX_DEPTH)
+                }
+            }
         }
     }
 
     /// Appends a byte that is ASCII.
     #[inline]
     pub fn byte(&mut self, byte: u8) {
-        self.out.all(&[byte]);
+        self.room().all(&[byte]);
+    }
+
+    #[inline]
+    fn room(&mut self) -> &mut Room<'o> {
+        match &mut self.writer {
+            InMode::Canonical(writer) => &mut writer.out,
+            InMode::Relaxed(writer) => &mut writer.out,
+            InMode::Plain(writer) => &mut writer.out,
+        }
     }
 }
 
@@ -86,7 +120,7 @@ impl<'o> JsonWriter<'o> {
 /// # Errors
 /// As for [`write_json`].
 pub fn write_json_value(value: RawValue<'_>, mode: JsonMode, out: &mut Vec<u8>) -> Result<()> {
-    let out = &mut Room::behind(out, 0);
+    let out = Room::behind(out, 0);
     match mode {
         JsonMode::Canonical => Writer::<CANONICAL> { out }.value(value),
         JsonMode::Relaxed => Writer::<RELAXED> { out }.value(value),
@@ -110,11 +144,11 @@ const INT32: u8 = ElementType::Int32 as u8;
 const INT64: u8 = ElementType::Int64 as u8;
 
 /// Compiled once per mode, since every value depends on the mode.
-struct Writer<'r, 'o, const MODE: u8> {
-    out: &'r mut Room<'o>,
+struct Writer<'o, const MODE: u8> {
+    out: Room<'o>,
 }
 
-impl<const MODE: u8> Writer<'_, '_, MODE> {
+impl<const MODE: u8> Writer<'_, MODE> {
     fn document(&mut self, document: RawDocument<'_>, depth: usize) -> Result<()> {
         let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
         let body = document.body();
@@ -128,6 +162,33 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
         }
         self.close(before, *b"{}");
         Ok(())
+    }
+
+    /// Appends a document that may have these keys.
+    fn document_with(&mut self, keys: &mut Keys, document: RawDocument<'_>) -> Result<()> {
+        let body = document.body();
+        let (mut place, mut before, mut at) = (0, b'{', 4);
+        while at < body.len() {
+            at = match keys.write(&mut place, before, &body[at..], self.out.piece()) {
+                Some((length, text_length)) => {
+                    self.out.skip(text_length);
+                    at + length
+                }
+                None => self.single(before, body, at)?,
+            };
+            before = b',';
+        }
+        keys.end(place);
+        self.close(before, *b"{}");
+        Ok(())
+    }
+
+    /// Appends the element at `at` of the outermost document; returns where the next one starts.
+    #[inline(never)]
+    fn single(&mut self, before: u8, body: &[u8], at: usize) -> Result<usize> {
+        let (code, start) = (body[at], at + 1);
+        let end = self.out.key(before, body, start)?;
+        self.element(b':', body, code, end + 1, MAX_DEPTH - 1).map_err(|e| under(e, &body[start..end]))
     }
 
     fn array(&mut self, array: RawArray<'_>, depth: usize) -> Result<()> {
@@ -314,7 +375,7 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
 
     #[inline]
     fn integer(&mut self, value: impl itoa::Integer) {
-        self.raw(itoa::Buffer::new().format(value).as_bytes());
+        self.out.number(itoa::Buffer::new().format(value));
     }
 
     fn int32(&mut self, value: i32) {
@@ -354,10 +415,10 @@ impl<const MODE: u8> Writer<'_, '_, MODE> {
         };
         if MODE == CANONICAL || !value.is_finite() {
             self.out.all(b"{\"$numberDouble\":\"");
-            self.raw(text.as_bytes());
+            self.out.number(text);
             self.out.all(b"\"}");
         } else {
-            self.raw(text.as_bytes());
+            self.out.number(text);
         }
     }
 
