@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
-    # The fields of a collection that find_one and insert_one need, in one tuple, since attribute access is slow in a
-    # class with `__getattr__`: port, database's name, name, codec, whether reads add no fields to the command, write
-    # concern.
-    CollectionContext: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern]
+    # The fields of a collection that frequent operations need, in one tuple, since attribute access is slow in a class
+    # with `__getattr__`: port, database's name, name, codec, whether reads add no fields to the command, write concern,
+    # class of cursors.
+    CollectionContext: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern, type[Any]]
 
 
 class CommandSource(OfThisProcess, Settings):

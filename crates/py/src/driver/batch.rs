@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mangonel_bson::{JsonMode, JsonWriter, RawDocument};
 use mangonel_entries::entries;
 use mangonel_proto::reply::CursorFacts;
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::types::{PyBytes, PyList, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use super::failure;
 use super::open_cursor::OpenCursor;
@@ -452,6 +452,20 @@ impl BatchCursor {
         Ok(self.before + size.unwrap_or(PyResult::Ok(0))?)
     }
 
+    /// Take a batch over if it is the last: the server has no cursor, and no connection is kept for it. Return whether
+    /// it has documents; None if it is not the last.
+    fn _take_last(slf: &Bound<'_, Self>, batch: Bound<'_, Batch>) -> PyResult<Option<bool>> {
+        let (is_last, is_empty) = {
+            let batch = batch.try_borrow()?;
+            (batch.id == 0 && batch.pinned.is_none(), batch.is_empty())
+        };
+        if !is_last {
+            return Ok(None);
+        }
+        Self::set_batch(slf, Some(batch))?;
+        Ok(Some(!is_empty))
+    }
+
     /// Restart the count.
     #[setter(_retrieved)]
     fn set_retrieved(&mut self, before: usize) {
@@ -465,6 +479,27 @@ impl BatchCursor {
     fn __clear__(&mut self) {
         self._batch = None;
     }
+}
+
+/// Make a cursor of the class `kind` without calling its constructor.
+#[entries]
+#[pyfunction]
+fn bare_cursor<'py>(kind: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, raw) = (kind.py(), kind.as_type_ptr());
+    // SAFETY: two live classes, which are only read.
+    let new = unsafe {
+        let is_cursor = ffi::PyType_IsSubtype(raw, py.get_type::<BatchCursor>().as_type_ptr()) != 0;
+        if is_cursor { (*raw).tp_new } else { None }
+    };
+    let new = new.ok_or_else(|| PyTypeError::new_err("expected a class of cursors, got another one"))?;
+    // SAFETY: called as the interpreter does, with the class itself, a tuple and no dict; it gives a new reference, or null
+    // with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(py, new(raw, PyTuple::empty(py).as_ptr(), std::ptr::null_mut())) }
+}
+
+/// Adds this module's function.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(bare_cursor, module)?)
 }
 
 /// The blocking face's cursor base: `next()` decodes, and calls `_refill()` when the batch is used up.

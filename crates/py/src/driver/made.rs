@@ -33,7 +33,7 @@ struct Begun<'a, 'py> {
 
 type Part<'py> = Bound<'py, PyAny>;
 /// Python's `CollectionContext`.
-type Context<'py> = (Part<'py>, Part<'py>, Part<'py>, Part<'py>, Part<'py>, Part<'py>);
+type Context<'py> = (Part<'py>, Part<'py>, Part<'py>, Part<'py>, Part<'py>, Part<'py>, Part<'py>);
 
 #[entries]
 #[pymethods]
@@ -85,8 +85,8 @@ impl ChildTemplate {
         fields.set_item(intern!(py, "_database_name"), &database_name)?;
         fields.set_item(intern!(py, "_name"), name)?;
         let context = field(&fields, intern!(py, "_context"))?;
-        let (port, _, _, codec, is_plain, concern) = context.extract::<Context<'_>>()?;
-        let context = (port, database_name, name, codec, is_plain, concern).into_pyobject(py)?;
+        let (port, _, _, codec, is_plain, concern, cursors) = context.extract::<Context<'_>>()?;
+        let context = (port, database_name, name, codec, is_plain, concern, cursors).into_pyobject(py)?;
         fields.set_item(intern!(py, "_context"), context)?;
         with_fields(kind, &fields)
     }

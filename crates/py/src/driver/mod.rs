@@ -69,8 +69,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<binding::Transaction>()?;
     module.add_class::<waiter::Waiter>()?;
     awaited::register(module)?;
+    batch::register(module)?;
     exchange::register(module)?;
-    operation::add_constants(module)?;
+    operation::register(module)?;
     add_tables(module)?;
     chunks::register(module)?;
     deadline::register(module)?;

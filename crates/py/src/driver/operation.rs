@@ -90,8 +90,9 @@ const KINDS: &[(&str, Kind)] = &[
 const REPLIES: &[(&str, Replies)] =
     &[("REPLIES_ONE", Replies::One), ("REPLIES_NONE", Replies::None), ("REPLIES_EXHAUST", Replies::Exhaust)];
 
-/// Adds the numbers of the enums above; each is the index of its row.
-pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
+/// Adds the function of this module, and the numbers of the enums above; each is the index of its row.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(read_operation, module)?)?;
     let names = REPLY_FORMS.iter().map(|row| row.0).enumerate();
     let names = names.chain(KINDS.iter().map(|row| row.0).enumerate());
     for (number, name) in names.chain(REPLIES.iter().map(|row| row.0).enumerate()) {
@@ -306,6 +307,27 @@ impl Operation {
     fn size(&self) -> usize {
         self.operation.as_ref().map_or(0, |operation| operation.command.size(0))
     }
+}
+
+/// Encode a read from the primary in an implicit session: the same as the class does, without its many arguments.
+#[entries]
+#[pyfunction]
+#[pyo3(signature = (database, command, codec, reading, answer=None))]
+fn read_operation(
+    py: Python<'_>,
+    database: &str,
+    command: &Bound<'_, PyAny>,
+    codec: Py<Codec>,
+    reading: usize,
+    answer: Option<Py<PyAny>>,
+) -> PyResult<Operation> {
+    let plan = Plan { kind: Kind::Read, reading: self::reading(reading)?, replies: Replies::One };
+    let mut head = Command::begin();
+    codec::encode_document(py, command, codec.get(), false, &mut head)?;
+    let mut made =
+        Operation::assemble(py, database, head, Vec::new(), codec, &plan, SessionChoice::Implicit)?;
+    made.answer = answer;
+    Ok(made)
 }
 
 impl Operation {

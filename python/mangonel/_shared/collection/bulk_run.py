@@ -70,7 +70,7 @@ class BulkRunner:
         let: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
     ) -> None:
-        _, self._database_name, self._name, _, _, concern = collection._context
+        _, self._database_name, self._name, _, _, concern, _ = collection._context
         self._client = client = collection._client
         # The collection's port, which may have a limit of its own, runs the whole flow.
         self._port = port = client._port

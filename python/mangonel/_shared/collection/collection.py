@@ -59,8 +59,8 @@ def check_collection_name(name: Any) -> None:
         known_names.add(name)
 
 
-def context_of(fields: dict[str, Any]) -> CollectionContext:
-    """Return the values that `find_one` and `insert_one` need, for a collection with these fields."""
+def context_of(kind: type[Any], fields: dict[str, Any]) -> CollectionContext:
+    """Return the values that `find`, `find_one` and `insert_one` need, for a collection with these fields."""
     return (
         fields["_port"],
         fields["_database_name"],
@@ -68,6 +68,7 @@ def context_of(fields: dict[str, Any]) -> CollectionContext:
         fields["_codec"],
         fields["_read_preference"]._MODE == PRIMARY_MODE and fields["_read_concern"]._level is None,
         fields["_write_concern"],
+        kind._cursor_class,
     )
 
 
@@ -86,7 +87,7 @@ def template_of(owner: Any, kind: type[Any]) -> ChildTemplate:
         "_name": "",
         "_reply_codec": None,
     }
-    fields["_context"] = context_of(fields)
+    fields["_context"] = context_of(kind, fields)
     return ChildTemplate(kind, _Collection.__init__, fields, known_names)
 
 
@@ -163,7 +164,7 @@ class _Collection(
         self._database, self._client, self._port = database, client, port
         self._database_name, self._name = database_name, name
         self._reply_codec = None
-        self._context = context_of(self.__dict__)
+        self._context = context_of(type(self), self.__dict__)
 
     @property
     def name(self) -> str:
@@ -226,7 +227,7 @@ class _Collection(
             made._port = limited(self._port, timeout_ms)
             is_changed = True
         if is_changed:
-            made._context = context_of(made.__dict__)
+            made._context = context_of(type(made), made.__dict__)
         return made
 
     def _on(self, port: Any) -> Self:

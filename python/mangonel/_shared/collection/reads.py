@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._core import KIND_READ, READ_BATCH, READ_FIRST, REPLIES_ONE, Operation
+from mangonel._core import READ_BATCH, READ_FIRST, bare_cursor, read_operation
 from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic, Mapping
 from mangonel._shared.base import CommandSource
@@ -55,11 +55,11 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             self = self._limited(timeout_ms)
         if type(filter) is not dict:
             filter = _as_filter(filter)
-        port, database, name, codec, is_plain, _ = self._context
+        port, database, name, codec, is_plain, _, _ = self._context
         if not args and not kwargs and "$query" not in filter:
             command: dict[str, Any] = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}
             if is_plain and not BOUND:
-                return port.run(Operation(database, command, codec, KIND_READ, READ_FIRST))
+                return port.run(read_operation(database, command, codec, READ_FIRST))
             return port.run(self._read_operation(command, READ_FIRST))
         if len(args) == 1 and "projection" not in kwargs:
             kwargs["projection"] = args[0]
@@ -104,10 +104,15 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
-        if len(args) == 1 and not kwargs:
-            # Passing a single argument directly saves the unpacked list and dict.
-            return self._cursor_class(self, args[0])
-        return self._cursor_class(self, *args, **kwargs)
+        context = self._context
+        if len(args) <= 1 and (not kwargs or (len(kwargs) == 1 and "limit" in kwargs)):
+            filter, limit = args[0] if args else {}, kwargs.get("limit", 0)
+            if type(filter) is dict and type(limit) is int and limit >= 0 and "$query" not in filter:
+                # The same as the constructor does, without its many arguments.
+                cursor: _Cursor[_DocumentType] = bare_cursor(context[6])
+                cursor._begin(self, context, filter, limit)
+                return cursor
+        return context[6](self, *args, **kwargs)
 
     def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> FaceResult[Any]:
         """Return the result of a function called with the first batch of a read; the batch must hold all documents.
@@ -116,23 +121,9 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             command: a complete find, or an aggregate that writes nothing; the read concern may be added.
             answer: function called with the batch.
         """
-        port, database, _, codec, is_plain, _ = self._context
+        port, database, _, codec, is_plain, _, _ = self._context
         if is_plain and not BOUND:
-            return port.run(
-                Operation(
-                    database,
-                    command,
-                    codec,
-                    KIND_READ,
-                    READ_BATCH,
-                    REPLIES_ONE,
-                    None,
-                    None,
-                    None,
-                    False,
-                    answer,
-                )
-            )
+            return port.run(read_operation(database, command, codec, READ_BATCH, answer))
         return port.run(self._read_operation(command, READ_BATCH, answer=answer))
 
     def find_raw_batches(

@@ -300,7 +300,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         sort: Mapping[str, Any] | None,
         comment: Any,
     ) -> Any:
-        port, _, name, _, _, concern = self._context
+        port, _, name, _, _, concern, _ = self._context
         upsert = statement["upsert"]
         if upsert is not True and upsert is not False:
             validate_boolean("upsert", upsert)
@@ -347,7 +347,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None,
         comment: Any,
     ) -> Any:
-        port, _, name, _, _, concern = self._context
+        port, _, name, _, _, concern, _ = self._context
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         statement: dict[str, Any] = {"q": filter, "limit": limit}
@@ -373,7 +373,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
     ) -> _core.Operation:
         if comment is not None:
             command["comment"] = comment
-        port, database, _, _, _, concern = self._context
+        port, database, _, _, _, concern, _ = self._context
         handle: _core.Session | None = None
         if session is not None or BOUND:
             handle, concern = write_in(port, session, concern)

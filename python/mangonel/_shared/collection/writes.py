@@ -71,7 +71,7 @@ class CollectionWrites(
             self = self._limited(timeout_ms)
         if type(document) is not dict:
             validate_is_document_type("document", document)
-        port, database, name, codec, _, concern = self._context
+        port, database, name, codec, _, concern, _ = self._context
         command: dict[str, Any] = {"insert": name, "ordered": True}
         if bypass_document_validation is not None:
             command["bypassDocumentValidation"] = bypass_document_validation

@@ -62,9 +62,12 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     # Whether a call is waiting for a batch. A second task or thread must not wait then: both would get the same
     # documents, or the later batch would replace the earlier one.
     _is_asking = False
+    # Whether its query has nothing but a filter and a limit, and was not sent yet. Such a cursor sets few attributes:
+    # the defaults below hold for the others, and its first batch reads none of them.
+    _is_plain = False
     # The defaults below are class attributes, since an object with up to thirty attributes needs no dict of its own,
-    # and is made in half the time. A query sets those that it reads: reading them from the object takes a tenth of the
-    # time (CPython 3.11).
+    # and is made in half the time. A query with options sets those that it reads: reading them from the object takes a
+    # tenth of the time (CPython 3.11).
     # Whether the query can match nothing, so that no request is needed.
     _is_empty = False
     # Whether the query has `min` or `max`, and so needs a hint.
@@ -102,6 +105,10 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         self._port = port if port.limit is None else port.for_cursor()  # type: ignore[attr-defined]
         self._codec = codec
 
+    if TYPE_CHECKING:
+        # Of the Rust bases.
+        def _take_last(self, batch: _core.Batch) -> bool | None: ...
+
     # Called by the Rust bases.
 
     def _refill(self) -> bool:
@@ -124,9 +131,12 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     def _first_operation(self) -> _core.Operation:
         raise InvalidOperation("expected a cursor that was opened by a command, got none")
 
+    def _plain_operation(self) -> _core.Operation:
+        return self._first_operation()
+
     async def _fetch_flow(self) -> bool:
         """Load the next batch that has documents; return False if there is none (for now, if tailable)."""
-        while not self._is_empty:
+        while self._is_plain or not self._is_empty:
             if await self._fetch_once_flow():
                 return True
             if self._is_closed or self._id == 0 or self._is_tailable:
@@ -135,18 +145,23 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
 
     async def _fetch_once_flow(self) -> bool:
         """Load the next batch; return whether it has documents."""
-        id = self._id
-        # None is checked first, since comparing it with 0 would cost a call.
-        if self._is_closed or (id is not None and id == 0):
-            return False
-        if self._has_index_bounds and id is None:
-            self._check_query()
-        if self._is_asking:
-            self._refuse_second()
+        id, is_plain = self._id, self._is_plain
+        if is_plain:
+            self._is_plain = False
+        else:
+            # None is checked first, since comparing it with 0 would cost a call.
+            if self._is_closed or (id is not None and id == 0):
+                return False
+            if self._has_index_bounds and id is None:
+                self._check_query()
+            if self._is_asking:
+                self._refuse_second()
         batch: _core.Batch | None
         try:
             self._is_asking = True
-            if self._started is not None:
+            if is_plain:
+                batch = await self._port.arun(self._plain_operation())
+            elif self._started is not None:
                 started, self._started = self._started, None
                 batch = await self._port.finish(started)
             elif id is None:
@@ -155,11 +170,15 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
                 batch = await self._port.arun(self._more_operation())
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, got none")
-            if not batch.id and batch.pinned is None and self._opened is self._into is self._pinned is None:
+            has_documents = None
+            if is_plain or self._opened is self._into is self._pinned is None:
                 # The same as `_take`, without its frame.
-                self._batch, self._id, self._session = batch, 0, None
-            else:
+                has_documents = self._take_last(batch)
+            if has_documents is None:
                 self._take(batch)
+                has_documents = not batch.is_empty
+            else:
+                self._id, self._session = 0, None
             if self._is_closed:
                 # Closed by another task or thread, which did not know the server's cursor yet.
                 self._abandon()
@@ -182,7 +201,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             raise
         finally:
             self._is_asking = False
-        return not batch.is_empty
+        return has_documents
 
     def _refuse_second(self) -> NoReturn:
         refuse_second("cursor", "batch", "documents")
@@ -265,6 +284,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
         if not self._is_closed:
             self._is_closed = True
             self._last_id = self._id
+        self._is_plain = False
         self._id = 0
         self._session = None
         if self._opened is not None:
@@ -420,6 +440,8 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
 
     async def _to_list_flow(self, length: int | None) -> list[_DocumentType]:
         documents: list[_DocumentType] = []
+        if self._is_plain:
+            await self._fetch_once_flow()
         while True:
             batch = self._batch
             if batch is not None:
@@ -456,8 +478,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     async def _to_json_flow(self, mode: int) -> bytes:
         # Saves the coroutine of `_fetch_flow`. For a cursor that waits for new data, an empty batch is the end.
         if (
-            self._id is None
-            and not self._is_empty
+            (self._is_plain or (self._id is None and not self._is_empty))
             and not await self._fetch_once_flow()
             and self._is_tailable
         ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._arguments import told_by_public_name
-from mangonel._core import KIND_READ, READ_RAW_BATCH
+from mangonel._core import KIND_READ, READ_RAW_BATCH, read_operation
 from mangonel._faces.deadline import check_wait
 from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic
@@ -72,6 +72,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             if not BOUND:
                 return None
             self._explicit = session_of(self._port, None)
+            self._is_plain = False
         else:
             session_of(self._port, self._explicit)
         return session_handle(self._explicit)
@@ -87,16 +88,20 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         set_bounds(command, limit, size)
         return command
 
+    def _plain_operation(self) -> _core.Operation:
+        database = self._plain_database
+        if database is None or BOUND:
+            return self._first_operation()
+        self._limit = self._asked_limit
+        return read_operation(database, self._query, self._codec, self._reading)
+
     def _first_operation(self) -> _core.Operation:
         query, collection, limit = self._query, self._collection, self._asked_limit
         if limit:
             self._limit = abs(limit)
-        # Without these settings, the query is already the command; this and a plain limit save frames.
-        if self._batch_size or self._prefetch or limit < 0:
-            command = self._command()
-        else:
-            command = {**query, "limit": self._limit} if limit else query
-        if len(query) > 2:
+        # Without these settings, the query is already the command.
+        command = self._command() if self._batch_size or self._prefetch or limit < 0 else query
+        if len(query) > 3 or (len(query) == 3 and limit <= 0):
             self._comment = query.get("comment")
             self._is_tailable = "tailable" in query
             if self._is_tailable and self._port.limit is not None:
@@ -107,7 +112,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             refuse_encryption(self._port, "exhaust cursors do")
         plain = self._plain_database
         if plain is not None and self._explicit is None and not BOUND:
-            return _core.Operation(plain, command, self._codec, KIND_READ, self._reading)
+            return read_operation(plain, command, self._codec, self._reading)
         preference, handle = collection._read_preference, None
         # A part of a snapshot has its own read concern.
         has_concern = collection._read_concern._level is not None and "readConcern" not in query
@@ -211,7 +216,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if limit < 0:
             raise IndexError(f"stop index must be greater than start index for slice {index!r}")
         self._set("skip", skip)
-        self._asked_limit = limit
+        self._set_limit(limit)
         # A limit of 0 would mean all.
         self._is_empty = index.stop is not None and limit == 0
         return self

@@ -56,6 +56,12 @@ class PlainCursor(
     def _batch(self, batch: _core.Batch | None) -> None:
         self._before, self._held = self._retrieved, batch
 
+    def _take_last(self, batch: _core.Batch) -> bool | None:
+        if batch.id or batch.pinned is not None:
+            return None
+        self._batch = batch
+        return not batch.is_empty
+
     @property
     def _retrieved(self) -> int:
         return self._before + (0 if self._held is None else self._held.size)

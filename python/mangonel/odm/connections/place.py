@@ -36,7 +36,7 @@ class Place:
             if given is not None and given.in_transaction:
                 raise concern_in_transaction("write_concern")
             self.collection = collection.with_options(write_concern=write_concern)
-        _, database, name, codec, is_plain, concern = self.collection._context
+        _, database, name, codec, is_plain, concern, _ = self.collection._context
         is_acknowledged = given is None and concern._acknowledged
         self.read = (database, name, codec, self.port) if given is None and is_plain else None
         self.written = (database, name, codec, concern._document or None) if is_acknowledged else None
