@@ -28,6 +28,8 @@ CELLS = {
     "codec/options.rs CACHE": "replace options that the other one reads",
     "codec/shapes.rs SHAPES": "change a tree of shapes while the other one walks in it",
     "codec/stack.rs SPARE": "push to one vector of half-made values",
+    "driver/spare.rs CODECS": "take the same working memory",
+    "driver/spare.rs DEFRAMERS": "receive into the same buffer",
     "odm/fields.rs SPARE": "take the same released state",
     "odm/lifetime.rs LATER": "count the depth of each other's releases",
 }

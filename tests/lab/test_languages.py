@@ -212,7 +212,16 @@ def test_lock_files_pin_and_name_no_host() -> None:
 
 LINTERS = {
     "c": ["gcc", "-fsyntax-only", "-std=gnu11", *_build.WARNINGS, "program.c"],
-    "clang-tidy": ["clang-tidy", "--quiet", "--warnings-as-errors=*", "program.c", "--", "-std=gnu11"],
+    # Without its wish for functions of Annex K, such as snprintf_s, which glibc does not have.
+    "clang-tidy": [
+        "clang-tidy",
+        "--quiet",
+        "--checks=-clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling",
+        "--warnings-as-errors=*",
+        "program.c",
+        "--",
+        "-std=gnu11",
+    ],
     "go": ["go", "vet", "./..."],
     "golangci-lint": ["golangci-lint", "run", "./..."],
     "gofmt": ["gofmt", "-l", "."],

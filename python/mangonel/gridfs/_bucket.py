@@ -263,7 +263,7 @@ class _GridFSBucket(OfThisProcess):
         self, filename: str, revision: int, session: _ClientSession | None
     ) -> _GridOut:
         file, first = await version_flow(
-            self._collection, filename, {"filename": filename}, revision, session, self._requests_chunks
+            self, filename, {"filename": filename}, revision, session, self._requests_chunks
         )
         return self._out_class(self._collection, file_document=file, session=session)._starting_with(first)
 

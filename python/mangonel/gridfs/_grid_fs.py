@@ -128,7 +128,7 @@ class _GridFS(OfThisProcess):
         self, filename: str | None, query: dict[str, Any], version: int | None, session: _ClientSession | None
     ) -> _GridOut:
         version = -1 if version is None else version
-        file, first = await version_flow(self._collection, filename, query, version, session)
+        file, first = await version_flow(self, filename, query, version, session)
         return self._out_class(self._collection, file_document=file, session=session)._starting_with(first)
 
     def get_last_version(

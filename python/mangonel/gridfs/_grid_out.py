@@ -97,7 +97,7 @@ class _GridOut(OneAtATime):
         """Load the file's document before reading bytes; if the server is far away, with the first chunks."""
         if self._file:
             return self._file
-        if not self._position and may_open(self._port, self._root, self._session):
+        if not self._position and may_open(self._port, self._session):
             opened = await opening_flow(self._root, self._file_id, self._session)
             if opened is not None:
                 self._file, self._first = opened

@@ -58,7 +58,7 @@ def is_far(port: Port) -> bool:
     return port.distance >= LEAST_DISTANCE
 
 
-def may_open(port: Port, root: _Collection[Any], session: _ClientSession | None) -> bool:
+def may_open(port: Port, session: _ClientSession | None) -> bool:
     """Return whether to read the document and the first chunks of a file at once."""
     # Transactions have no `$unionWith`, and a query analyser accepts none.
     return is_far(port) and not port.is_encrypting and not is_in_transaction(session_of(port, session))

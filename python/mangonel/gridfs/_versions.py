@@ -11,13 +11,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.gridfs._bucket import _GridFSBucket
+    from mangonel.gridfs._grid_fs import _GridFS
     from mangonel.gridfs._opening import FirstBatch
 
 
 async def version_flow(
-    root: _Collection[Any],
+    files: _GridFSBucket | _GridFS,
     filename: str | None,
     query: Mapping[str, Any],
     version: int,
@@ -34,10 +35,11 @@ async def version_flow(
     expect("version", version, int, "an int")
     order, skip = (-1, -version - 1) if version < 0 else (1, version)
     opened = None
-    if requests_chunks and may_open(root._port, root, session):
-        opened = await opening_version_flow(root, query, order, skip, session)
+    # A database of another package has a port that is not far, and a root without one.
+    if requests_chunks and may_open(files._port, session):
+        opened = await opening_version_flow(files._collection, query, order, skip, session)
     if opened is None:
-        cursor = root["files"].find(query, session=session).limit(-1).skip(skip).sort("uploadDate", order)
+        cursor = files._files.find(query, session=session).limit(-1).skip(skip).sort("uploadDate", order)
         opened = await cursor._next_or_none_flow(), None
     if opened[0] is None:
         raise NoFile(f"no version {version} for filename {filename!r}")
