@@ -79,7 +79,7 @@ impl<'o> JsonWriter<'o> {
     ///
     /// # Errors
     /// As for [`write_json`].
-    #[inline]
+    // Not inline, so that other crates hold no second copy of the writers.
     pub fn document(&mut self, document: RawDocument<'_>) -> Result<()> {
         match &mut self.writer {
             InMode::Canonical(writer) => writer.document(document, MAX_DEPTH),
