@@ -75,7 +75,9 @@ class Deployment:
         if "createOptions" not in wanted and place in self._plain:
             if self._plain[place] == content:
                 return
-            database.get_collection(name, write_concern=self._first_write).delete_many({})
+            # The last write is the one that a majority read sees, with all before it.
+            concern = self._first_write if documents else self._last_write
+            database.get_collection(name, write_concern=concern).delete_many({})
         else:
             self._create(database, wanted)
         if documents:
