@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-pymongo = pytest.importorskip("pymongo", reason="PyMongo stores the files to read")
+from mangonel.lab import marks, registry
+from mangonel.lab.contender import Target
+from mangonel.lab.contenders import _raw_files, _wire
+from mangonel.lab.experiment import Size
+from mangonel.lab.experiments import gridfs_far
+from mangonel.lab.experiments._parts import content
 
-import gridfs  # noqa: E402
-from mangonel.lab import marks, registry  # noqa: E402
-from mangonel.lab.contender import Target  # noqa: E402
-from mangonel.lab.contenders import _raw_files, _wire  # noqa: E402
-from mangonel.lab.experiment import Size  # noqa: E402
-from mangonel.lab.experiments import gridfs_far  # noqa: E402
-from mangonel.lab.experiments._parts import content  # noqa: E402
+pymongo = pytest.importorskip("pymongo", reason="PyMongo stores the files to read")
+gridfs = pytest.importorskip("gridfs", reason="PyMongo stores the files to read")
 
 PARTS = {part.id: part for part in gridfs_far.EXPERIMENT.parts(Size())}
 CONTENDERS = ("raw-socket", "pymongo", "mangonel", "mangonel-asyncio")

@@ -3,8 +3,8 @@
 
 use super::short::{copy_number, copy_plain};
 use super::text::is_plain;
+use super::write::{BOOLEAN, DATE_TIME, DOUBLE, INT32, INT64, NULL, OBJECT_ID, STRING};
 use crate::datetime::Day;
-use crate::element::ElementType;
 use crate::object_id::ObjectId;
 use crate::reader::RawDocument;
 
@@ -21,15 +21,6 @@ const NEAR: usize = 3;
 /// Unknown keys cost credit, and known ones restore it: without any, the documents have too little in common.
 const CREDIT: usize = 32;
 const COST: usize = 4;
-
-const STRING: u8 = ElementType::String as u8;
-const OBJECT_ID: u8 = ElementType::ObjectId as u8;
-const DATE_TIME: u8 = ElementType::DateTime as u8;
-const INT32: u8 = ElementType::Int32 as u8;
-const INT64: u8 = ElementType::Int64 as u8;
-const DOUBLE: u8 = ElementType::Double as u8;
-const BOOLEAN: u8 = ElementType::Boolean as u8;
-const NULL: u8 = ElementType::Null as u8;
 
 /// The keys of a document in their order.
 pub(super) struct Keys {

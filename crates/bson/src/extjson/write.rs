@@ -132,16 +132,16 @@ const CANONICAL: u8 = 0;
 const RELAXED: u8 = 1;
 const PLAIN: u8 = 2;
 
-const DOUBLE: u8 = ElementType::Double as u8;
-const STRING: u8 = ElementType::String as u8;
+pub(super) const DOUBLE: u8 = ElementType::Double as u8;
+pub(super) const STRING: u8 = ElementType::String as u8;
 const DOCUMENT: u8 = ElementType::Document as u8;
 const ARRAY: u8 = ElementType::Array as u8;
-const OBJECT_ID: u8 = ElementType::ObjectId as u8;
-const BOOLEAN: u8 = ElementType::Boolean as u8;
-const DATE_TIME: u8 = ElementType::DateTime as u8;
-const NULL: u8 = ElementType::Null as u8;
-const INT32: u8 = ElementType::Int32 as u8;
-const INT64: u8 = ElementType::Int64 as u8;
+pub(super) const OBJECT_ID: u8 = ElementType::ObjectId as u8;
+pub(super) const BOOLEAN: u8 = ElementType::Boolean as u8;
+pub(super) const DATE_TIME: u8 = ElementType::DateTime as u8;
+pub(super) const NULL: u8 = ElementType::Null as u8;
+pub(super) const INT32: u8 = ElementType::Int32 as u8;
+pub(super) const INT64: u8 = ElementType::Int64 as u8;
 
 /// Compiled once per mode, since every value depends on the mode.
 struct Writer<'o, const MODE: u8> {
