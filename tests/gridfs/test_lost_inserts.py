@@ -63,8 +63,9 @@ class Place:
         cut, deadline = 0, time.monotonic() + TIMEOUT
         while not is_over():
             assert time.monotonic() < deadline
-            # The driver sends nothing else until each insert in flight has ended.
-            if len(self.line.held) > cut:
+            # The driver sends nothing else until each insert in flight has ended. One that the server still runs would
+            # be lost too, and no standalone refuses it when it is done behind the clean-up.
+            if len(self.line.held) > cut and self.line.is_quiet():
                 cut = len(self.line.held)
                 self.line.cut()
             time.sleep(0.002)
