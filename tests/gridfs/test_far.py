@@ -346,6 +346,41 @@ def test_missing_chunk_is_found(face: Any, watched: Any, peer: Any, n: int, by: 
         face.wait(source.read())
 
 
+@pytest.mark.parametrize("by", ["id", "name"])
+@pytest.mark.parametrize("reads_on", [False, True])
+def test_first_chunk_that_is_missing_is_found(
+    face: Any, watched: Any, peer: Any, by: str, reads_on: bool
+) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 200))
+    peer["fs.chunks"].delete_one({"files_id": "mine", "n": 0})
+    watched._collection._client._keeps_opening_cursor = reads_on
+    source = opened(face, watched, by, "mine")
+
+    with pytest.raises(CorruptGridFile, match="missing chunk: expected chunk #0"):
+        face.wait(source.read())
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+@pytest.mark.parametrize("n", [0, 1])
+def test_chunk_that_is_there_twice_is_found(face: Any, watched: Any, peer: Any, n: int, by: str) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 30))
+    peer["fs.chunks"].drop_indexes()
+    peer["fs.chunks"].insert_one({"files_id": "mine", "n": n, "data": b"y" * 10})
+    source = opened(face, watched, by, "mine")
+
+    with pytest.raises(CorruptGridFile):
+        face.wait(source.read())
+
+
+@pytest.mark.parametrize("by", ["id", "name"])
+@pytest.mark.parametrize("kind", ["double", "long"])
+def test_numbers_of_chunks_may_have_any_type(face: Any, watched: Any, peer: Any, kind: str, by: str) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 30))
+    peer["fs.chunks"].update_many({}, [{"$set": {"n": {"$convert": {"input": "$n", "to": kind}}}}])
+
+    assert face.wait(opened(face, watched, by, "mine").read()) == b"x" * 30
+
+
 def test_chunks_that_one_reply_cannot_hold_are_read_by_another_cursor(
     face: Any, watched: Any, standalone: Server
 ) -> None:

@@ -31,6 +31,13 @@ FIRST_CHUNKS = 6
 # The server has no `aggregate`, no such stage, none in its stable API, or none for a sharded collection.
 _UNSUPPORTED_CODES = frozenset({59, 115, 168, 238, 303, 323, 28769, 40324})
 
+# The document stands before its first chunk, and alone if it has no chunk at all.
+_DOCUMENT = {"file": "$file"}
+_BRANCHES = [
+    {"case": {"$eq": ["$chunk.n", 0]}, "then": [_DOCUMENT, "$chunk"]},
+    {"case": {"$eq": [{"$type": "$chunk"}, "object"]}, "then": ["$chunk"]},
+]
+
 
 class _OpeningCursor(_CommandCursor[Any], _core.BatchCursor):
     """The cursor of that command; only its first batch is read."""
@@ -69,7 +76,7 @@ async def opening_flow(
 ) -> tuple[Mapping[str, Any] | None, FirstBatch | None] | None:
     """Return a file's document (None if there is none) and its first chunks.
 
-    Return None instead if the server refused the command; then read the document alone.
+    Return None instead if the server refused the command, or the file is damaged; then read the document alone.
     """
     if not root._client._knows_unions:
         return None
@@ -98,13 +105,11 @@ async def opening_version_flow(
     """Return what `opening_flow` does for the file that a query, sorted by upload date, finds after `skip` others."""
     if not root._client._knows_joins:
         return None
-    from mangonel.bson.min_key import MinKey
-
     keeps_cursor = _keeps_cursor(root, session)
     of_file = {"$expr": {"$eq": ["$files_id", "$$id"]}}
     join = {
         "from": root["chunks"]._name,
-        "let": {"id": {"$cond": ["$is_joined", "$file._id", MinKey()]}},
+        "let": {"id": "$file._id"},
         "pipeline": _chunks(of_file, count := _count(root), keeps_cursor),
         "as": "chunk",
     }
@@ -113,14 +118,13 @@ async def opening_version_flow(
         {"$sort": {"uploadDate": order}},
         {"$skip": skip},
         {"$limit": 1},
-        # The document twice: once for itself, and once to be replaced with each of its chunks.
-        {"$replaceWith": {"file": "$$ROOT", "is_joined": [False, True]}},
-        {"$unwind": "$is_joined"},
+        {"$replaceWith": {"file": "$$ROOT"}},
         {"$lookup": join},
+        # Not one list of all chunks, which may be too large for a document.
         {"$unwind": {"path": "$chunk", "preserveNullAndEmptyArrays": True}},
-        # Without the second one of an empty file.
-        {"$match": {"$or": [{"is_joined": False}, {"chunk": {"$type": "object"}}]}},
-        {"$replaceWith": {"$ifNull": ["$chunk", {"file": "$file"}]}},
+        {"$project": {"each": {"$switch": {"branches": _BRANCHES, "default": [_DOCUMENT]}}}},
+        {"$unwind": "$each"},
+        {"$replaceWith": "$each"},
     ]
     try:
         return await _opened_flow(root, pipeline, count, session, keeps_cursor)
@@ -170,6 +174,9 @@ async def _opened_flow(
         # Large chunks do not fit into one reply; another cursor reads the others.
         _OpeningCursor(files, batch, session=session)._abandon()
         keeps_cursor = False
-    if first is None or tuple(first) != ("file",):
+    if first is None:
         return None, None
+    if tuple(first) != ("file",):
+        # Chunks of no document, or of one whose first chunk is missing: the document alone decides.
+        return None
     return first["file"], FirstBatch(batch, is_whole, keeps_cursor and bool(batch.id))
