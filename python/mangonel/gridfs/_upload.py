@@ -116,8 +116,8 @@ class ChunkSender:
     async def finish_flow(self) -> None:
         """Send the rest and wait until the server has confirmed every chunk."""
         self.write_at_once()
-        await self._ensure_indexes_flow()
         await self._send_flow(is_last=True)
+        await self._ensure_indexes_flow()
         await self.finish_check_flow()
         while self._started:
             await self._settle_flow()
@@ -191,7 +191,7 @@ class ChunkSender:
         ]
 
     async def _send_flow(self, is_last: bool) -> None:
-        if not self._has_indexes:
+        if not self._is_at_once:
             await self._ensure_indexes_flow()
         command: dict[str, Any] = {"insert": self._chunks._name, "ordered": True}
         concern = concern_in(self._session, self._chunks._write_concern)
@@ -213,6 +213,8 @@ class ChunkSender:
         while len(self._started) >= self._most:
             await self._settle_flow()
         self._start(self._chunks, operation)
+        # Behind the insert, so that the server works on the check while the insert's reply is on its way.
+        await self._ensure_indexes_flow()
 
     def _start(self, collection: Any, operation: _core.Operation) -> None:
         operation.watch()
@@ -260,12 +262,13 @@ class ChunkSender:
         self._has_indexes = True
         files, session = self._root["files"], self._index_session()
         # The second request is sent before the first reply, except in a session, which runs one command at a time.
-        earlier = self._port.start(_any_document(files, {}, session))
+        connects = self._is_at_once
+        earlier = self._port.start(_any_document(files, {}, session), connects)
         later = None
         if session is None:
             # The server may have stored chunks of this upload before it runs the request.
             others = {"files_id": {"$ne": self._file_id}} if self._is_at_once else {}
-            later = self._port.start(_any_document(self._chunks, others, None))
+            later = self._port.start(_any_document(self._chunks, others, None), connects)
         self._asked = (earlier, later)
         if later is None or not self._is_at_once:
             await self.finish_check_flow()
