@@ -237,56 +237,56 @@ impl<'a> Scanner<'a> {
         Some(0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00))
     }
 
-    /// Reads an integer of up to eighteen digits; returns nothing for other numbers.
-    #[inline(always)]
-    pub fn short_int(&mut self) -> Option<i64> {
-        let rest = self.rest();
-        let is_negative = rest.first() == Some(&b'-');
-        let first = usize::from(is_negative);
-        let mut value = 0;
-        let count = digits(rest.get(first..)?, &mut value);
-        let is_usual = count == 1 || (2..=SAFE_DIGITS).contains(&count) && rest[first] != b'0';
-        let end = first + count;
-        if !is_usual || matches!(rest.get(end), Some(b'.' | b'e' | b'E')) {
-            return None;
-        }
-        self.at += end;
-        Some(if is_negative { -(value as i64) } else { value as i64 })
-    }
-
     /// Reads a number.
-    #[inline]
+    #[inline(always)]
     pub fn number(&mut self) -> Option<Number<'a>> {
         let rest = self.rest();
         let is_negative = rest.first() == Some(&b'-');
         let first = usize::from(is_negative);
         let mut value = 0;
-        let mut at = first + digits(&rest[first..], &mut value);
-        let count = at - first;
-        if count == 0 || (count > 1 && rest[first] == b'0') {
+        let count = digits(rest.get(first..)?, &mut value);
+        let end = first + count;
+        if count == 1 || (2..=SAFE_DIGITS).contains(&count) && rest[first] != b'0' {
+            match rest.get(end) {
+                Some(b'.') => {
+                    let decimals = fraction(&rest[end + 1..], &mut value);
+                    let end = end + 1 + decimals;
+                    let is_usual = decimals > 0 && count + decimals <= LONGEST_QUOTIENT;
+                    if is_usual && !matches!(rest.get(end), Some(b'e' | b'E')) {
+                        self.at += end;
+                        let sign = u64::from(is_negative) << 63;
+                        let number = f64::from_bits(quotient(value, decimals).to_bits() | sign);
+                        return Some(Number::Float(number));
+                    }
+                }
+                Some(b'e' | b'E') => {}
+                _ => {
+                    self.at += end;
+                    let size = value as i64;
+                    return Some(Number::Int(if is_negative { -size } else { size }));
+                }
+            }
+        }
+        self.unusual_number(end, count)
+    }
+
+    /// Reads a number with an exponent or many digits, whose first `count` digits end at `at`.
+    #[cold]
+    #[inline(never)]
+    fn unusual_number(&mut self, mut at: usize, count: usize) -> Option<Number<'a>> {
+        let rest = self.rest();
+        if count == 0 || (count > 1 && rest[at - count] == b'0') {
             return None;
         }
-        let next = rest.get(at);
-        if !matches!(next, Some(b'.' | b'e' | b'E')) {
-            let start = self.at;
-            self.at += at;
-            if count <= SAFE_DIGITS {
-                return Some(Number::Int(if is_negative { -(value as i64) } else { value as i64 }));
-            }
-            let number = self.text.get(start..self.at)?;
-            return Some(number.parse().map_or(Number::Long(number), Number::Int));
-        }
-        let mut decimals = 0;
-        if next == Some(&b'.') {
-            decimals = many_digits(&rest[at + 1..], &mut value);
+        let is_int = !matches!(rest.get(at), Some(b'.' | b'e' | b'E'));
+        if rest.get(at) == Some(&b'.') {
+            let decimals = digits(&rest[at + 1..], &mut 0);
             if decimals == 0 {
                 return None;
             }
             at += 1 + decimals;
         }
-        let mut has_exponent = false;
         if let Some(b'e' | b'E') = rest.get(at) {
-            has_exponent = true;
             at += 1 + usize::from(matches!(rest.get(at + 1), Some(b'-' | b'+')));
             let exponent = digits(rest.get(at..)?, &mut 0);
             if exponent == 0 {
@@ -294,18 +294,12 @@ impl<'a> Scanner<'a> {
             }
             at += exponent;
         }
-        let start = self.at;
+        let number = self.text.get(self.at..self.at + at)?;
         self.at += at;
-        // Both numbers are exact doubles, so the quotient is the nearest double, as any reader must find it.
-        if !has_exponent && count + decimals <= SAFE_DIGITS && value <= 1 << 53 && decimals < POWERS.len() {
-            let size = value as f64 / POWERS[decimals];
-            return Some(Number::Float(if is_negative { -size } else { size }));
+        if is_int {
+            return Some(number.parse().map_or(Number::Long(number), Number::Int));
         }
-        if !has_exponent && count + decimals <= LONGEST_QUOTIENT {
-            let size = nearest_quotient(value, decimals);
-            return Some(Number::Float(if is_negative { -size } else { size }));
-        }
-        self.text.get(start..self.at)?.parse().ok().map(Number::Float)
+        number.parse().ok().map(Number::Float)
     }
 }
 
@@ -320,23 +314,54 @@ fn code_unit(digits: [u8; 4]) -> Option<u32> {
 /// With up to this many digits every number fits a u64, and so does the power of ten for as many decimals.
 const LONGEST_QUOTIENT: usize = 19;
 
+/// What divides by a power of ten.
+struct Divisor {
+    /// The power, shifted until its highest bit is set.
+    shifted: u64,
+    shift: u32,
+    /// 2^127 divided by `shifted`, rounded down. Of 1 it would need 65 bits, so it is less by one.
+    reciprocal: u64,
+}
+
+const DIVISORS: [Divisor; LONGEST_QUOTIENT + 1] = {
+    let mut table =
+        [const { Divisor { shifted: 1 << 63, shift: 63, reciprocal: u64::MAX } }; LONGEST_QUOTIENT + 1];
+    let mut i = 1;
+    while i <= LONGEST_QUOTIENT {
+        let power = 10_u64.pow(i as u32);
+        let shift = power.leading_zeros();
+        let shifted = power << shift;
+        table[i] = Divisor { shifted, shift, reciprocal: ((1 << 127) / shifted as u128) as u64 };
+        i += 1;
+    }
+    table
+};
+
 /// Returns the double that is nearest to `value / 10^decimals`, for at most `LONGEST_QUOTIENT` decimals.
 #[inline]
-fn nearest_quotient(value: u64, decimals: usize) -> f64 {
-    // Exact: the powers are exact doubles.
-    let power = POWERS[decimals] as u64;
-    let (up, power_up) = (value.leading_zeros(), power.leading_zeros());
-    if up == 64 {
-        return 0.0;
+fn quotient(value: u64, decimals: usize) -> f64 {
+    if value <= 1 << 53 {
+        // Both numbers are exact doubles, so their quotient is the nearest double.
+        return value as f64 / POWERS[decimals];
     }
+    let Divisor { shifted, shift, reciprocal } = DIVISORS[decimals];
+    let up = value.leading_zeros();
     // The highest bit of both is then set, so the quotient has 63 or 64 bits.
-    let (value, power) = (u128::from(value << up) << 63, power << power_up);
-    let quotient = (value / u128::from(power)) as u64;
-    // Ten bits or more are rounded away. The lowest of them stands for the remainder, so that only an exact tie looks
-    // like one.
-    let rest = u64::from(quotient.wrapping_mul(power) != value as u64);
-    let exponent = 1023 + u64::from(power_up) - u64::from(up) - 63;
-    (quotient | rest) as f64 * f64::from_bits(exponent << 52)
+    let (value, divisor) = (u128::from(value << up), u128::from(shifted));
+    // Rounded down twice, so it may be one less than the quotient.
+    let mut quotient = ((value * u128::from(reciprocal)) >> 64) as u64;
+    // Ten bits or more are rounded away, to even at an exact tie, where the last nine are 0. Next to a tie all counts.
+    if matches!(quotient & 0x1FF, 0 | 0x1FF) {
+        let mut remainder = (value << 63) - u128::from(quotient) * divisor;
+        if remainder >= divisor {
+            quotient += 1;
+            remainder -= divisor;
+        }
+        // The last bit stands for the remainder, so that only an exact tie looks like one.
+        quotient |= u64::from(remainder != 0);
+    }
+    let exponent = 1023 + u64::from(shift) - u64::from(up) - 63;
+    quotient as f64 * f64::from_bits(exponent << 52)
 }
 
 /// Continues a number; returns its count of digits from the start. The value of a number that is too long wraps around.
@@ -356,36 +381,39 @@ fn digits(bytes: &[u8], value: &mut u64) -> usize {
     count
 }
 
-/// As `digits`, for more than eight digits in most cases, such as fractions that a program wrote.
+/// As `digits`, eight bytes at a time: for fractions, whose digits are many or of no usual number.
 #[inline]
-fn many_digits(bytes: &[u8], value: &mut u64) -> usize {
-    let mut count = 0;
-    while let Some(number) = bytes.get(count..).and_then(<[u8]>::first_chunk).and_then(eight_digits) {
-        *value = value.wrapping_mul(100_000_000).wrapping_add(number);
-        count += 8;
+fn fraction(bytes: &[u8], value: &mut u64) -> usize {
+    let mut rest = bytes;
+    while let Some((eight, others)) = rest.split_first_chunk() {
+        let word = u64::from_le_bytes(*eight) ^ 0x3030_3030_3030_3030;
+        // Marks bytes above 9. Marks above the lowest may be false.
+        let marks = (word.wrapping_add(0x7676_7676_7676_7676) | word) & 0x8080_8080_8080_8080;
+        if marks != 0 {
+            let count = marks.trailing_zeros() as usize / 8;
+            // The first digit is in the lowest byte; zeros take the places below the digits.
+            let digits = word << 8 << (56 - 8 * count);
+            *value = value.wrapping_mul(POWERS_OF_TEN[count]).wrapping_add(eight_digits(digits));
+            return bytes.len() - rest.len() + count;
+        }
+        *value = value.wrapping_mul(100_000_000).wrapping_add(eight_digits(word));
+        rest = others;
     }
-    count + digits(&bytes[count..], value)
+    bytes.len() - rest.len() + digits(rest, value)
 }
 
-/// Returns the number of eight digits; `None` if a byte is not a digit.
+/// The number of eight digits from 0 to 9, the first in the lowest byte.
 #[inline]
-fn eight_digits(bytes: &[u8; 8]) -> Option<u64> {
-    const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
+fn eight_digits(digits: u64) -> u64 {
     const EVERY_OTHER: u64 = 0x0000_00FF_0000_00FF;
-    let word = u64::from_le_bytes(*bytes);
-    // Digits are 0x30 to 0x39: only their upper half is 3 both before and after adding 6.
-    let (halves, sums) = (word & HIGH_HALVES, word.wrapping_add(0x0606_0606_0606_0606) & HIGH_HALVES);
-    if halves != 0x3030_3030_3030_3030 || sums != halves {
-        return None;
-    }
-    // The first digit is in the lowest byte. Adjacent digits are combined into pairs, pairs into fours, fours into
-    // eight.
-    let word = word & !HIGH_HALVES;
-    let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
+    // Adjacent digits are combined into pairs, pairs into fours, fours into eight.
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let (odd, even) = (pairs & EVERY_OTHER, pairs >> 16 & EVERY_OTHER);
     let all = odd.wrapping_mul(100 + (1_000_000 << 32)).wrapping_add(even.wrapping_mul(1 + (10_000 << 32)));
-    Some(all >> 32)
+    all >> 32
 }
+
+const POWERS_OF_TEN: [u64; 8] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 /// Counts the leading bytes that are ASCII and need no escape.
 #[inline]
@@ -603,8 +631,6 @@ mod tests {
             ("1E2", Number::Float(100.0)),
             ("1e400", Number::Float(f64::INFINITY)),
         ] {
-            let short = Scanner::new(text).short_int();
-            assert!(short.is_none_or(|short| number == Number::Int(short)), "{text}");
             assert_eq!(Scanner::new(text).number(), Some(number), "{text}");
         }
         // Digits with text after them are not read as a number, near the end of the text or far from it.
@@ -617,9 +643,6 @@ mod tests {
                 let wanted = digits.parse().map_or(Number::Long(digits), Number::Int);
                 assert_eq!(scanner.number(), Some(wanted), "{text:?}");
                 assert_eq!(scanner.rest(), end.as_bytes());
-                let mut scanner = Scanner::new(&text);
-                assert_eq!(scanner.short_int(), digits.parse().ok().filter(|_| length <= SAFE_DIGITS));
-                assert_eq!(scanner.rest(), if length <= SAFE_DIGITS { end } else { &text }.as_bytes());
                 let text = format!("-0.{digits}e-{digits}{end}");
                 let mut scanner = Scanner::new(&text);
                 let wanted = text[..text.len() - end.len()].parse().unwrap();
@@ -629,12 +652,15 @@ mod tests {
         }
         for text in ["", "-", "01", "+1", ".5", "1.", "1e", "1e+", "-Infinity", "NaN", "00"] {
             assert_eq!(Scanner::new(text).number(), None, "{text}");
-            assert_eq!(Scanner::new(text).short_int(), None, "{text}");
         }
     }
 
     #[test]
     fn numbers_are_the_nearest_doubles() {
+        fn check(text: &str) {
+            let Some(Number::Float(found)) = Scanner::new(text).number() else { panic!("{text}") };
+            assert_eq!(found.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+        }
         for text in [
             "0.1",
             "-0.0",
@@ -663,8 +689,7 @@ mod tests {
             "0.9999999999999999999",
             "0.1000000000000000055",
         ] {
-            let Some(Number::Float(found)) = Scanner::new(text).number() else { panic!("{text}") };
-            assert_eq!(found.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+            check(text);
         }
         let mut state = 7_u64;
         for _ in 0..20_000 {
@@ -672,8 +697,12 @@ mod tests {
             let places = (state >> 60) as usize + 1;
             let text =
                 format!("{}.{:0places$}", (state >> 40) % 1000, (state >> 8) % 10_u64.pow(places as u32));
-            let Some(Number::Float(found)) = Scanner::new(&text).number() else { panic!("{text}") };
-            assert_eq!(found.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
+            check(&text);
+            // Halfway between two doubles, and next to that.
+            let odd = 1 << 53 | state >> 11 | 1;
+            for text in [format!("{odd}.0"), format!("{odd}.01"), format!("{}.99", odd - 1)] {
+                check(&text);
+            }
         }
     }
 

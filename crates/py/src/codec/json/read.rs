@@ -129,16 +129,32 @@ impl<'a, 'py> Reader<'a, 'py> {
             }
             b'{' => return self.object(depth),
             b'[' => return self.array(depth),
-            b'-' | b'0'..=b'9' => match self.scan.number().ok_or(Stop::Unusual)? {
-                Number::Int(number) => make::int(py, number)?,
-                Number::Float(number) => make::float(py, number)?,
-                Number::Long(digits) => py.get_type::<pyo3::types::PyInt>().call1((digits,))?,
-            },
+            b'-' | b'0'..=b'9' => self.called_number()?,
             b't' => self.word("true", make::bool(py, true))?,
             b'f' => self.word("false", make::bool(py, false))?,
             b'n' => self.word("null", py.None().into_bound(py))?,
             _ => return Err(Stop::Unusual),
         })
+    }
+
+    #[inline(never)]
+    fn called_number(&mut self) -> Found<Bound<'py, PyAny>> {
+        self.number()
+    }
+
+    #[inline(always)]
+    fn number(&mut self) -> Found<Bound<'py, PyAny>> {
+        Ok(match self.scan.number().ok_or(Stop::Unusual)? {
+            Number::Int(number) => make::int(self.py, number)?,
+            Number::Float(number) => make::float(self.py, number)?,
+            Number::Long(digits) => self.long_int(digits)?,
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn long_int(&self, digits: &str) -> make::Made<'py> {
+        Ok(self.py.get_type::<pyo3::types::PyInt>().call1((digits,))?)
     }
 
     fn word(&mut self, word: &str, value: Bound<'py, PyAny>) -> Found<Bound<'py, PyAny>> {
@@ -179,10 +195,7 @@ impl<'a, 'py> Reader<'a, 'py> {
             self.context = context;
             // Reads the usual items of long arrays without a call.
             let value = match first {
-                b'0'..=b'9' | b'-' => match self.scan.short_int() {
-                    Some(number) => make::int(self.py, number)?,
-                    None => self.value_of(first, depth + 1)?,
-                },
+                b'0'..=b'9' | b'-' => self.number()?,
                 b'"' => {
                     let found = self.string()?;
                     self.text(found)?
