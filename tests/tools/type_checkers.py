@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -20,19 +21,25 @@ SAMPLES = ROOT / "tests" / "odm"
 def mypy_rows(*files: Path) -> list[dict[str, Any]]:
     """Return mypy's report on the files in strict mode: one row for each error and note.
 
-    The options are those of `make lint`, so they share one cache and the driver is checked only once.
+    The options are those of `make lint`, but not the cache: with one that another process writes, mypy may fail
+    ("Duplicates in dependencies list").
     """
     pytest.importorskip("mypy")
+    cache = Path(os.environ.get("MYPY_CACHE_DIR", ROOT / ".mypy_cache")) / "tests"
+    cache.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "-O", "json"]
-    done = subprocess.run(
-        [*command, "--show-traceback", "--explicit-package-bases", *map(str, files)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "MYPYPATH": str(SAMPLES)},
-        timeout=300,
-        check=False,
-    )
+    with (cache / "lock").open("w") as lock:
+        # Released when the file is closed.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [*command, "--show-traceback", "--explicit-package-bases", *map(str, files)],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "MYPYPATH": str(SAMPLES), "MYPY_CACHE_DIR": str(cache)},
+            timeout=200,
+            check=False,
+        )
     assert done.returncode < 2, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
