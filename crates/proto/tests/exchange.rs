@@ -370,6 +370,29 @@ fn an_idle_link_is_used_at_once() {
 }
 
 #[test]
+fn a_server_or_a_link_that_came_at_the_last_moment_is_used_though_the_timer_is_first() {
+    let mut bench = Bench::primary();
+    bench.is_down = true;
+    let mut exchange = bench.begin(find());
+    bench.is_down = false;
+    bench.pass(30_000);
+    bench.discover();
+    exchange.handle_timeout(&mut bench.client, bench.now);
+    assert_eq!(exchange.step(), Step::Connect);
+
+    let mut bench = Bench::new(with(|options| {
+        options.pool.max_pool_size = 1;
+        options.wait_queue_timeout = Some(Duration::from_millis(200));
+    }));
+    let mut holder = bench.sent(find());
+    let mut waiter = bench.begin(find());
+    bench.pass(200);
+    bench.reply(&mut holder, &json!({"ok": 1}));
+    waiter.handle_timeout(&mut bench.client, bench.now);
+    assert_eq!((waiter.step(), bench.sizes()), (Step::Write, (0, 1, 0, 0)));
+}
+
+#[test]
 fn waiting_for_a_link_ends_in_an_error_that_says_what_the_pool_does() {
     let mut bench = Bench::new(with(|options| {
         options.pool.max_pool_size = 1;

@@ -590,16 +590,18 @@ impl Exchange {
             return;
         }
         match self.phase {
-            Phase::Selecting { .. } => {
-                client.stop_waiting(self.id);
-                self.fail_selection(client, now);
-            }
+            // Looks once more: the wake-up may be on its way. After a pause of the whole machine, timers and replies are
+            // due together.
+            Phase::Selecting { .. } => self.handle_wake(client, now),
             Phase::Waiting { since } => {
+                self.handle_wake(client, now);
+                if !matches!(self.phase, Phase::Waiting { .. }) {
+                    return;
+                }
                 let address = self.address();
                 let longest = now.saturating_since(since).as_millis() as f64 / 1000.0;
                 let id = self.id;
-                // The pool was closed, and the wake-up for that has not arrived yet.
-                let Some(pool) = self.pool(client) else { return self.handle_wake(client, now) };
+                let Some(pool) = self.pool(client) else { return };
                 let (_, out, pending) = pool.sizes();
                 let waiting = pool.waiting();
                 pool.abandon(id, now);
