@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from counted import play, play_on_loop
@@ -35,6 +36,16 @@ HELLO = {
     "ok": 1,
 }
 PERSON = {"_id": 3, "n": 3, "name": "Ada", "born": 1815}
+
+
+@dataclass(slots=True)
+class Person:
+    """What the typed rows make of it."""
+
+    id: int
+    n: int
+    name: str
+    born: int
 
 
 def cursor(documents: list[dict[str, Any]]) -> dict[str, Any]:
@@ -98,6 +109,8 @@ def rows(people: Any) -> dict[str, tuple[Callable[[Any], object], Any]]:
     """Return the operations by the names of their rows."""
     update = {"$set": {"name": "Eve"}}
     client = people.database.client
+    # PyMongo has no such argument, so its rows are those of dicts.
+    into = {"into": Person} if DRIVER.__name__ == "mangonel" else {}
     delete_one, insert_one, update_one = DRIVER.DeleteOne, DRIVER.InsertOne, DRIVER.UpdateOne
 
     def find_in_a_session(_: object) -> None:
@@ -113,7 +126,9 @@ def rows(people: Any) -> dict[str, tuple[Callable[[Any], object], Any]]:
         "find_one_by_id": lambda _: people.find_one({"_id": 3}),
         "find_one_by_projection": lambda _: people.find_one({"_id": 3}, {"name": 1}),
         "find_one_by_sort": lambda _: people.find_one({"n": 3}, sort=[("n", -1)]),
+        "find_one_into": lambda _: people.find_one({"_id": 3}, **into),
         "find_to_list": lambda _: people.find({"n": 3}).to_list(),
+        "find_into_to_list": lambda _: people.find({"n": 3}, **into).to_list(),
         "aggregate_ten": lambda _: list(people.aggregate([{"$match": {"n": 3}}])),
         "distinct": lambda _: people.distinct("n"),
         "insert_a_document": lambda _: people.insert_one({"n": 3}),

@@ -313,6 +313,16 @@ impl Batch {
     }
 }
 
+#[entries]
+#[pymethods]
+impl DocumentShape {
+    /// The next document of a batch, or None: the answer of a read that wants one document.
+    fn __call__(&self, batch: &Bound<'_, Batch>) -> PyResult<Option<Py<PyAny>>> {
+        let py = batch.py();
+        batch.try_borrow()?.next_document(py)?.map(|bytes| self.make(py, bytes)).transpose()
+    }
+}
+
 impl Batch {
     /// Writes the documents that are left as JSON, with brackets around them for an array.
     fn text<'py>(

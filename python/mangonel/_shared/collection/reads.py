@@ -9,6 +9,7 @@ from mangonel._shared.base import CommandSource
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.find_command import EXHAUST, by_name, find_command, refuse_bounds
 from mangonel._shared.settings import BOUND
+from mangonel._shared.upper_modules import document_shape
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -56,8 +57,10 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         if type(filter) is not dict:
             filter = _as_filter(filter)
         port, database, name, codec, is_plain, _, _ = self._context
-        if not args and not kwargs and "$query" not in filter:
+        if not args and "$query" not in filter and (not kwargs or (len(kwargs) == 1 and "into" in kwargs)):
             command: dict[str, Any] = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}
+            if kwargs and kwargs["into"] is not None:
+                return self._first_batch(command, document_shape(kwargs["into"], self.codec_options))
             if is_plain and not BOUND:
                 return port.run(read_operation(database, command, codec, READ_FIRST))
             return port.run(self._read_operation(command, READ_FIRST))
@@ -78,14 +81,8 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             refuse_bounds()
         if into is None:
             return port.run(self._read_operation(command, READ_FIRST, session=session))
-        # Imported on demand: a find without a shape makes no cursor.
-        from mangonel._shared.cursors.cursor import become
-
-        def answer(batch: Any) -> Any:
-            become(batch, into, self.codec_options)
-            return next(batch, None)
-
-        return port.run(self._read_operation(command, READ_BATCH, session=session, answer=answer))
+        shape = document_shape(into, self.codec_options)
+        return port.run(self._read_operation(command, READ_BATCH, session=session, answer=shape))
 
     def find(
         self, *args: Any, timeout_ms: float | None = None, timeout_mode: str | None = None, **kwargs: Any
@@ -105,12 +102,14 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
         context = self._context
-        if len(args) <= 1 and (not kwargs or (len(kwargs) == 1 and "limit" in kwargs)):
+        if len(args) <= 1 and (not kwargs or len(kwargs) == ("limit" in kwargs) + ("into" in kwargs)):
             filter, limit = args[0] if args else {}, kwargs.get("limit", 0)
             if type(filter) is dict and type(limit) is int and limit >= 0 and "$query" not in filter:
                 # The same as the constructor does, without its many arguments.
                 cursor: _Cursor[_DocumentType] = bare_cursor(context[6])
                 cursor._begin(self, context, filter, limit)
+                if kwargs and kwargs.get("into") is not None:
+                    cursor._begin_into(kwargs["into"])
                 return cursor
         return context[6](self, *args, **kwargs)
 

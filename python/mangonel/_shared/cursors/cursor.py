@@ -23,7 +23,7 @@ from mangonel._shared.cursors.tables import CursorTables
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.of_this_process import OfThisProcess
 from mangonel._shared.operation import build_operation
-from mangonel._shared.upper_modules import upper_module
+from mangonel._shared.upper_modules import document_shape
 from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
 
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.operation import SessionHandle
     from mangonel._shared.sessions.session import _ClientSession
-    from mangonel.bson.codec_options import CodecOptions
 
 # With prefetch the driver must choose a batch size: the server's default would put all small documents into one reply.
 PREFETCH_BATCH_SIZE = 10_000
+# The `_is_plain` of a plain query whose documents become instances of a class.
+PLAIN_INTO = 2
 # The server's errors for a lost cursor: CappedPositionLost, CursorNotFound, QueryPlanKilled, CursorKilled.
 _CURSOR_ENDED = frozenset([136, 43, 175, 237])
 _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
@@ -63,8 +64,9 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     # documents, or the later batch would replace the earlier one.
     _is_asking = False
     # Whether its query has nothing but a filter and a limit, and was not sent yet. Such a cursor sets few attributes:
-    # the defaults below hold for the others, and its first batch reads none of them.
-    _is_plain = False
+    # the defaults below hold for the others, and its first batch reads none of them but `_into`, and that only if this
+    # is PLAIN_INTO.
+    _is_plain: bool | int = False
     # The defaults below are class attributes, since an object with up to thirty attributes needs no dict of its own,
     # and is made in half the time. A query with options sets those that it reads: reading them from the object takes a
     # tenth of the time (CPython 3.11).
@@ -171,7 +173,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, got none")
             has_documents = None
-            if is_plain or self._opened is self._into is self._pinned is None:
+            if is_plain is True or self._opened is self._into is self._pinned is None:
                 # The same as `_take`, without its frame.
                 has_documents = self._take_last(batch)
             if has_documents is None:
@@ -208,7 +210,7 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
 
     def _take(self, batch: _core.Batch) -> None:
         if self._into is not None:
-            become(batch, self._into, self._collection.codec_options)
+            batch.become(document_shape(self._into, self._collection.codec_options))
         if not batch.id and batch.pinned is None:
             # The server has no more documents, so nothing more is sent, and no cursor can be lost.
             self._batch, self._id, self._session = batch, 0, None
@@ -511,14 +513,3 @@ def refuse_second(reader: str, awaited: str, results: str) -> NoReturn:
         f"another task or thread is waiting for the next {awaited} of this {reader}; read it in one, and pass the "
         f"{results} on by a queue"
     )
-
-
-def become(batch: _core.Batch, shape: Any, options: CodecOptions[Any]) -> None:
-    """Make the documents of a batch instances of a model, dataclass, struct or TypedDict.
-
-    Args:
-        batch: the batch.
-        shape: the class.
-        options: the collection's; they decide the conversion of dates and of broken text.
-    """
-    batch.become(upper_module("mangonel.odm.model.shapes").core_shape(shape, options))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mangonel._light import Generic, Mapping
 from mangonel._options.index_keys import bounds, hint_document, index_document, index_list
-from mangonel._shared.cursors.cursor import BatchedCursor
+from mangonel._shared.cursors.cursor import PLAIN_INTO, BatchedCursor
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.find_command import EXHAUST, FLAG_FIELDS, check_size, find_command
 from mangonel._shared.settings import session_of
@@ -142,13 +142,17 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._is_closed = False
         self._is_plain = True
 
+    def _begin_into(self, into: Any) -> None:
+        """Have the documents of a plain query made instances of a class."""
+        self._into, self._is_plain = into, PLAIN_INTO
+
     def _begin_options(self) -> None:
         """Let the query have options, and set what its first batch reads.
 
         Reading it from the object takes a tenth of the time that a class attribute takes (CPython 3.11).
         """
-        self._is_plain = False
-        self._into = self._opened = self._pinned = self._started = None
+        self._into, self._is_plain = self._into, False
+        self._opened = self._pinned = self._started = None
         self._explicit = self._max_await_time_ms = None
         self._is_empty = self._is_asking = self._is_exhaust = self._has_index_bounds = self._prefetch = False
         self._batch_size = 0

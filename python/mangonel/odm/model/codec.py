@@ -10,6 +10,8 @@ from mangonel.bson.raw_bson import RawBSONDocument
 
 _NAIVE: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
 _TZ_AWARE: CodecOptions[Any] = CodecOptions(tz_aware=True, uuid_representation=UuidRepresentation.STANDARD)
+# Their `unicode_decode_error_handler` and `datetime_conversion`.
+_PLAIN = _NAIVE[3], _NAIVE[6]
 # Any stored document can be read with these.
 TOLERANT: CodecOptions[Any] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
@@ -52,5 +54,8 @@ def conversions(given: CodecOptions[Any]) -> tuple[CodecOptions[Any], CodecOptio
     Args:
         given: the options of a client or a collection.
     """
+    # By position: reading `datetime_conversion` imports its enumeration, each time.
+    if (given[3], given[6]) == _PLAIN:
+        return None
     naive = codec_options(False, given)
     return None if naive is _NAIVE else (naive, codec_options(True, given))
