@@ -148,6 +148,11 @@ class ScriptedServer:
         with self._changed:
             self._once.setdefault(name, deque()).extend(actions)
 
+    def forget(self, name: str) -> None:
+        """Drop the actions of `once` that are left for this command."""
+        with self._changed:
+            self._once.pop(name, None)
+
     def on_connect(self, *actions: Action) -> None:
         """Do this with the next accepted connections before reading anything. Takes `Close` and `Raw` only."""
         with self._changed:

@@ -150,6 +150,7 @@ def rows(people: Any) -> dict[str, tuple[Callable[[Any], object], Any]]:
         "with_options": lambda _: people.with_options(write_concern=people.write_concern),
         "client_database_collection": lambda _: people.database.client["shop"]["people"],
         "count_documents": lambda _: people.count_documents({"n": 3}),
+        "command": lambda _: people.database.command("ping"),
         "find_in_a_session": find_in_a_session,
         "transaction_of_two": transaction_of_two,
     }

@@ -49,6 +49,8 @@ _DocumentType = TypeVar("_DocumentType", bound="Mapping[str, Any]", default="dic
 _RAW_BSON_DOCUMENT_MARKER = 101
 # `DatetimeConversion.DATETIME`.
 _DATETIME: Any = 1
+# That member, once asked for: the import statement takes 2 µs even then.
+_members: dict[int, DatetimeConversion] = {}
 
 
 class TypeEncoder(abc.ABC):
@@ -233,9 +235,12 @@ else:
             kept = self[6]
             if kept is not _DATETIME:
                 return kept
-            from mangonel.bson._enumerations import DatetimeConversion
+            found = _members.get(kept)
+            if found is None:
+                from mangonel.bson._enumerations import DatetimeConversion
 
-            return DatetimeConversion.DATETIME
+                found = _members[kept] = DatetimeConversion.DATETIME
+            return found
 
         def __iter__(self) -> Iterator[Any]:
             return (getattr(self, name) for name in self._fields)

@@ -22,7 +22,7 @@ __all__ = ["FACES", "Driver", "Face", "Worker", "load_driver"]
 
 FACES = ("blocking", "asyncio")
 HEARTBEAT_MS = 50
-SELECTION_MS = 8000  # longer than an election takes
+SELECTION_MS = 20_000  # longer than an election takes, and than a virtual machine was seen to pause (12 s)
 WORKER_TIMEOUT = 60.0  # seconds; the format says 10 of waitForThread, which a busy machine may need
 
 

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from mangonel._arguments import told_by_public_name
-from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED, ChildTemplate
+from mangonel._core import (
+    KIND_COMMAND,
+    READ_DOCUMENT,
+    READ_UNCHECKED,
+    SECRET_COMMANDS,
+    ChildTemplate,
+    Codec,
+)
 from mangonel._light import Generic
+from mangonel._shared.client.admin_commands import PLAIN
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.client.database_too import method_of
 from mangonel._shared.collection import collection
 from mangonel._shared.cursors.watch import Watched
 from mangonel._shared.face_result import FaceResult
+from mangonel._shared.operation import command_document
 from mangonel._shared.settings import Settings, check_reply, port_of, preference_in, session_of
 from mangonel.errors import InvalidName, write_concern_error
 from mangonel.read_preferences import Primary
@@ -280,11 +289,6 @@ class _Database(
         """
         if timeout_ms is not None:
             self = self._limited(timeout_ms)
-        from mangonel import _core
-        from mangonel._shared.operation import command_document
-        from mangonel.auth import without_values
-        from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
-
         asked: Any = command_document(command, value)
         concern, raises_concern = None, False
         if kwargs:
@@ -295,8 +299,7 @@ class _Database(
             asked["writeConcern"] = concern.document
         if comment is not None:
             asked["comment"] = comment
-        codec = _core.Codec(codec_options or DEFAULT_CODEC_OPTIONS)
-        is_secret = next(iter(asked), "").lower() in _core.SECRET_COMMANDS
+        is_secret = next(iter(asked), "").lower() in SECRET_COMMANDS
         is_plain = check and not allowable_errors and not raises_concern
         refused: Exception | None = None
         try:
@@ -307,11 +310,13 @@ class _Database(
                 reading=READ_DOCUMENT if is_plain else READ_UNCHECKED,
                 session=explicit,
                 read_preference=preference_in(explicit, _PRIMARY, read_preference),
-                codec=codec,
+                codec=Codec(codec_options) if codec_options else PLAIN,
             )
         except Exception as error:
             if not is_secret:
                 raise
+            from mangonel.auth import without_values
+
             refused = without_values(error)
         if is_secret:
             # Some tools show the locals in a traceback, and these hold a password.

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from mangonel._light import Generic
-from mangonel._shared.collection.write_support import WritingSource
+from mangonel._shared.collection.write_support import (
+    FEW_WRITES,
+    TROUBLES,
+    UNTOLD,
+    WritingSource,
+    operation_alone,
+)
 from mangonel._shared.face_result import FaceResult
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
@@ -67,6 +73,16 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
         runs = self._bulk_runner.runs_of(requests, ordered)
         if not runs:
             raise InvalidOperation("No operations to execute")
+        if (
+            session is None
+            and bypass_document_validation is None
+            and comment is None
+            and let is None
+            and len(runs) == 1
+            and len(requests) <= FEW_WRITES
+            and self._sends_alone()
+        ):
+            return self._port.flow(_few_writes_flow(self, runs, ordered))
         runner = self._bulk_runner(
             self,
             ordered=ordered,
@@ -76,6 +92,27 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
             session=session,
         )
         return self._port.flow(_bulk_write_flow(runner, runs))
+
+
+async def _few_writes_flow(collection: WritingSource, runs: list[Run], ordered: bool) -> BulkWriteResult:
+    run, told, runner_class = runs[0], UNTOLD, collection._bulk_runner
+    limits = collection._client._core.limits()
+    try:
+        made = operation_alone(collection, limits, run.command, run.writes, ordered, run.is_retryable)
+        if made is not None:
+            # The collection's port, which may have a limit of its own, runs the whole flow.
+            told = await collection._client._port.arun(made[0])
+            if "n" in told and TROUBLES.isdisjoint(told):
+                return BulkWriteResult(runner_class.result_of(run, told), True)
+    except BaseException as error:
+        told = error
+    try:
+        runner = runner_class(collection, ordered=ordered)
+        result = await runner.run_flow(runs, first=run.command, limits=limits, told=told)
+        return BulkWriteResult({} if result is None else result, result is not None)
+    finally:
+        # The traceback of an exception holds this frame.
+        told = UNTOLD
 
 
 async def _bulk_write_flow(runner: BulkRunner, runs: list[Run]) -> BulkWriteResult:

@@ -10,6 +10,8 @@ from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_WRITE, REPLIES
 from mangonel._shared.collection.write_support import (
     COMMAND_OVERHEAD,
     HALTING_CODES,
+    UNTOLD,
+    WRITE_FIELDS,
     new_group,
     server_limits_flow,
     write_codec,
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.write_support import WritingSource
     from mangonel._shared.sessions.session import _ClientSession
 
-# The field of each command that holds its writes.
-_FIELDS = {"insert": "documents", "update": "updates", "delete": "deletes"}
 _SORT_WIRE_VERSION = 25
 
 
@@ -105,6 +105,13 @@ class BulkRunner:
         return runs
 
     @staticmethod
+    def result_of(run: Run, reply: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the result of a run that one command sent, from its reply."""
+        result = new_result()
+        merge(run, 0, reply, result)
+        return result
+
+    @staticmethod
     def insert_run(documents: list[Any], first: int = 0) -> Run:
         """Return the inserts of documents; `first` is the caller's index of the first one.
 
@@ -118,7 +125,14 @@ class BulkRunner:
         return Run("insert", documents, range(first, first + len(documents)))
 
     async def run_flow(
-        self, runs: Iterable[Run], *, name: str = "bulkWrite", first: str = "insert", is_traced: bool = False
+        self,
+        runs: Iterable[Run],
+        *,
+        name: str = "bulkWrite",
+        first: str = "insert",
+        is_traced: bool = False,
+        limits: _core.ServerLimits | None = None,
+        told: Any = UNTOLD,
     ) -> dict[str, Any] | None:
         """Send all writes; return the merged counts, or None for an unacknowledged write concern.
 
@@ -127,6 +141,8 @@ class BulkRunner:
             name: name of the operation for tracing.
             first: command of the first run; the log names it during server selection.
             is_traced: whether a span for the bulk write exists already.
+            limits: the server's, if they are known.
+            told: what came of the only command, if it was sent before with these limits: a reply or an exception.
 
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; the counts cover the applied ones.
@@ -139,7 +155,8 @@ class BulkRunner:
             with tracer.bulk(self._group, name, self._database_name, self._name, session, size):
                 return await self.run_flow(runs, first=first, is_traced=True)
         port = self._port
-        limits = port._core.limits()  # type: ignore[attr-defined]  # each port of a client has one
+        if limits is None:
+            limits = port._core.limits()  # type: ignore[attr-defined]  # each port of a client has one
         if limits is None:
             limits = await server_limits_flow(self._client, first, self._group)
         self._room = room = limits.max_message_size - COMMAND_OVERHEAD
@@ -160,7 +177,7 @@ class BulkRunner:
                     if made is None:
                         break
                     sent = answered + made[1]
-                    reply = await port.arun(made[0])
+                    reply = await port.arun(made[0]) if told is UNTOLD else _told(told)
                     is_last = merge(run, answered - start, reply, result)
                     if "writeConcernError" in reply:
                         matched = (
@@ -258,7 +275,8 @@ class BulkRunner:
         if type(run) is TableRun:
             source = _core.ArrowSource(run.writes, largest)
         else:
-            source = _core.DocumentSource(run.writes, self._codec, _FIELDS[run.command], is_insert, largest)
+            field = WRITE_FIELDS[run.command]
+            source = _core.DocumentSource(run.writes, self._codec, field, is_insert, largest)
         command: dict[str, Any] = {run.command: self._name, "ordered": self._ordered}
         if self._comment is not None:
             command["comment"] = self._comment
@@ -280,6 +298,12 @@ class BulkRunner:
             self._session,
             self._group,
         )
+
+
+def _told(outcome: Any) -> Any:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def new_result() -> dict[str, Any]:

@@ -9,7 +9,13 @@ from mangonel._shared.collection.arrow import CollectionArrow
 from mangonel._shared.collection.bulk import CollectionBulkWrite
 from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
 from mangonel._shared.collection.updates import CollectionUpdates
-from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
+from mangonel._shared.collection.write_support import (
+    COMMAND_OVERHEAD,
+    FEW_WRITES,
+    TROUBLES,
+    UNTOLD,
+    operation_alone,
+)
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import BOUND, write_in
 from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE, validate_is_document_type
@@ -133,6 +139,11 @@ class CollectionWrites(
         """
         if timeout_ms is not None:
             self = self._limited(timeout_ms)
+        has_options = session is not None or bypass_document_validation is not None or comment is not None
+        if type(documents) is list and not has_options:
+            few = documents[:FEW_WRITES]
+            if len(few) == len(documents) and self._sends_alone() and _are_dicts(few):
+                return self._port.flow(_insert_few_flow(self, few, ordered))
         runner_class = self._bulk_runner
         runs: Iterable[Run]
         if isinstance(documents, (list, tuple)) and documents:
@@ -156,6 +167,37 @@ class CollectionWrites(
 async def _insert_many_flow(runner: BulkRunner, runs: Iterable[Run]) -> InsertManyResult:
     result = await runner.run_flow(runs, name="insert")
     return InsertManyResult(runner.ids, result is not None)
+
+
+async def _insert_few_flow(
+    collection: CollectionWrites[Any], documents: list[Any], ordered: bool
+) -> InsertManyResult:
+    told, limits = UNTOLD, collection._client._core.limits()
+    try:
+        made = operation_alone(collection, limits, "insert", documents, ordered)
+        if made is not None:
+            # The collection's port, which may have a limit of its own, runs the whole flow.
+            told = await collection._client._port.arun(made[0])
+            if "n" in told and TROUBLES.isdisjoint(told):
+                return InsertManyResult(made[1].ids, True)
+    except BaseException as error:
+        told = error
+    runner_class = collection._bulk_runner
+    runner = runner_class(collection, ordered=ordered)
+    try:
+        runs = [runner_class.insert_run(documents)]
+        result = await runner.run_flow(runs, name="insert", limits=limits, told=told)
+        return InsertManyResult(runner.ids, result is not None)
+    finally:
+        # The traceback of an exception holds this frame.
+        told = UNTOLD
+
+
+def _are_dicts(documents: list[Any]) -> bool:
+    for document in documents:
+        if type(document) is not dict:
+            return False
+    return bool(documents)
 
 
 def _insert_runs(runner_class: type[BulkRunner], documents: Iterable[Any]) -> Iterator[Run]:
