@@ -321,7 +321,8 @@ def main() -> int:
     path = Path(sys.argv[1])
     told = Results(results.load(path))
     if not parts(told, MAIN):
-        print(f"docs_languages: expected a run of {MAIN!r} in {path}, got none", file=sys.stderr)
+        remedy = "if the lab says that its time was used up, raise LANGUAGES_BUDGET"
+        print(f"docs_languages: expected a run of {MAIN!r} in {path}, got none: {remedy}", file=sys.stderr)
         return 1
     data = path.read_bytes()
     if path != DATA:
