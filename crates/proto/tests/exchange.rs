@@ -16,6 +16,14 @@ use serde_json::json;
 
 // Retries
 
+/// A client with one connection for all, for which an operation waits 200 ms.
+fn narrow() -> Bench {
+    Bench::new(with(|options| {
+        options.pool.max_pool_size = 1;
+        options.wait_queue_timeout = Some(Duration::from_millis(200));
+    }))
+}
+
 #[test]
 fn a_read_is_sent_again_once_when_the_line_breaks() {
     let mut bench = Bench::standalone();
@@ -380,10 +388,7 @@ fn a_server_or_a_link_that_came_at_the_last_moment_is_used_though_the_timer_is_f
     exchange.handle_timeout(&mut bench.client, bench.now);
     assert_eq!(exchange.step(), Step::Connect);
 
-    let mut bench = Bench::new(with(|options| {
-        options.pool.max_pool_size = 1;
-        options.wait_queue_timeout = Some(Duration::from_millis(200));
-    }));
+    let mut bench = narrow();
     let mut holder = bench.sent(find());
     let mut waiter = bench.begin(find());
     bench.pass(200);
@@ -394,10 +399,7 @@ fn a_server_or_a_link_that_came_at_the_last_moment_is_used_though_the_timer_is_f
 
 #[test]
 fn waiting_for_a_link_ends_in_an_error_that_says_what_the_pool_does() {
-    let mut bench = Bench::new(with(|options| {
-        options.pool.max_pool_size = 1;
-        options.wait_queue_timeout = Some(Duration::from_millis(200));
-    }));
+    let mut bench = narrow();
     let mut holder = bench.sent(find());
     let mut waiter = bench.begin(find());
     assert_eq!((waiter.step(), bench.sizes()), (Step::Wait, (0, 1, 0, 1)));
@@ -414,10 +416,7 @@ fn waiting_for_a_link_ends_in_an_error_that_says_what_the_pool_does() {
 
 #[test]
 fn the_check_out_of_a_waiter_ends_whose_time_is_over_before_it_hears_that_the_client_was_closed() {
-    let mut bench = Bench::new(with(|options| {
-        options.pool.max_pool_size = 1;
-        options.wait_queue_timeout = Some(Duration::from_millis(200));
-    }));
+    let mut bench = narrow();
     let _holder = bench.sent(find());
     bench.client.set_interests(Interests::POOLS);
     let mut waiter = bench.begin(find());
@@ -482,10 +481,7 @@ fn what_begins_aside_takes_nothing_before_it_is_resumed() {
 
 #[test]
 fn a_retry_that_finds_no_free_link_ends_with_the_error_of_the_attempt_that_was_sent() {
-    let mut bench = Bench::new(with(|options| {
-        options.pool.max_pool_size = 1;
-        options.wait_queue_timeout = Some(Duration::from_millis(200));
-    }));
+    let mut bench = narrow();
     let mut write = bench.sent(insert());
     let mut second = bench.begin(find());
     bench.break_line(&mut write);
@@ -500,10 +496,7 @@ fn a_retry_that_finds_no_free_link_ends_with_the_error_of_the_attempt_that_was_s
 
 #[test]
 fn a_retry_that_has_to_wait_has_the_whole_time_for_it() {
-    let mut bench = Bench::new(with(|options| {
-        options.pool.max_pool_size = 1;
-        options.wait_queue_timeout = Some(Duration::from_millis(200));
-    }));
+    let mut bench = narrow();
     let mut first = bench.sent(find());
     let mut second = bench.begin(find());
     bench.pass(150);
