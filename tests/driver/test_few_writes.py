@@ -122,9 +122,7 @@ def _play(face: Face, server: ScriptedServer, things: Any, call: str, answer: An
     method, documents = CALLS[call]
     given = copy.deepcopy(documents)
     begin = len(server.received())
-    command = (
-        "insert" if "insert" in call else "delete" if "delet" in call or "one that" in call else "update"
-    )
+    command = "insert" if "insert" in call else "delete" if "delet" in call else "update"
     server.once(command, answer)
     outcomes = []
     for _ in range(2):

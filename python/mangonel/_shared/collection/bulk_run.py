@@ -12,6 +12,7 @@ from mangonel._shared.collection.write_support import (
     HALTING_CODES,
     UNTOLD,
     WRITE_FIELDS,
+    are_dicts,
     new_group,
     server_limits_flow,
     write_codec,
@@ -118,8 +119,7 @@ class BulkRunner:
         Raises:
             TypeError: an element is not a document.
         """
-        # A fast check for the usual case: all documents are dicts.
-        if set(map(type, documents)) != {dict}:
+        if not are_dicts(documents):
             for document in documents:
                 validate_is_document_type("document", document)
         return Run("insert", documents, range(first, first + len(documents)))
@@ -156,7 +156,7 @@ class BulkRunner:
                 return await self.run_flow(runs, first=first, is_traced=True)
         port = self._port
         if limits is None:
-            limits = port._core.limits()  # type: ignore[attr-defined]  # each port of a client has one
+            limits = self._client._core.limits()
         if limits is None:
             limits = await server_limits_flow(self._client, first, self._group)
         self._room = room = limits.max_message_size - COMMAND_OVERHEAD

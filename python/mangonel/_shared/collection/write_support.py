@@ -109,6 +109,14 @@ def check_unanswered_size(
         )
 
 
+def are_dicts(documents: list[Any]) -> bool:
+    """Return whether there are documents and all are dicts, as is usual; nothing else about them needs a check."""
+    for document in documents:
+        if type(document) is not dict:
+            return False
+    return bool(documents)
+
+
 def operation_alone(
     collection: WritingSource,
     limits: _core.ServerLimits | None,

@@ -14,6 +14,7 @@ from mangonel._shared.collection.write_support import (
     FEW_WRITES,
     TROUBLES,
     UNTOLD,
+    are_dicts,
     operation_alone,
 )
 from mangonel._shared.face_result import FaceResult
@@ -142,7 +143,7 @@ class CollectionWrites(
         has_options = session is not None or bypass_document_validation is not None or comment is not None
         if type(documents) is list and not has_options:
             few = documents[:FEW_WRITES]
-            if len(few) == len(documents) and self._sends_alone() and _are_dicts(few):
+            if len(few) == len(documents) and self._sends_alone() and are_dicts(few):
                 return self._port.flow(_insert_few_flow(self, few, ordered))
         runner_class = self._bulk_runner
         runs: Iterable[Run]
@@ -191,13 +192,6 @@ async def _insert_few_flow(
     finally:
         # The traceback of an exception holds this frame.
         told = UNTOLD
-
-
-def _are_dicts(documents: list[Any]) -> bool:
-    for document in documents:
-        if type(document) is not dict:
-            return False
-    return bool(documents)
 
 
 def _insert_runs(runner_class: type[BulkRunner], documents: Iterable[Any]) -> Iterator[Run]:

@@ -64,8 +64,8 @@ class BatchedCursor(OfThisProcess, CursorTables, Generic[_DocumentType]):
     # documents, or the later batch would replace the earlier one.
     _is_asking = False
     # Whether its query has nothing but a filter and a limit, and was not sent yet. Such a cursor sets few attributes:
-    # the defaults below hold for the others, and its first batch reads none of them but `_into`, and that only if this
-    # is PLAIN_INTO.
+    # the defaults below hold for the others, and its first batch reads none of them. PLAIN_INTO: it has set `_into`,
+    # too, which its first batch reads.
     _is_plain: bool | int = False
     # The defaults below are class attributes, since an object with up to thirty attributes needs no dict of its own,
     # and is made in half the time. A query with options sets those that it reads: reading them from the object takes a

